@@ -1,0 +1,1 @@
+"""The Trace: typed tables in which every reader and every analysis meet."""
