@@ -1,0 +1,158 @@
+"""What op types mean for placement and transfers: the one list of each class of op.
+
+Source: the op registrations under tensorflow/core/ops (state_ops, resource_variable_ops,
+training_ops, dataset_ops, data_flow_ops, lookup_ops, array_ops, logging_ops).
+"""
+
+from __future__ import annotations
+
+import re
+
+REF_VARIABLES = frozenset({"VariableV2", "Variable", "AutoReloadVariable"})
+RESOURCE_VARIABLES = frozenset({"VarHandleOp", "_VarHandlesOp"})
+TABLES = re.compile(
+    r"^(Anonymous)?(Mutable)?(DenseHash|Hash|Mutable)Table(OfTensors)?(V[23])?$|^MutableHashTable|^(Anonymous)?HashTable"
+)
+
+IDENTITIES = frozenset(
+    {
+        "Identity",
+        "IdentityN",
+        "Snapshot",
+        "StopGradient",
+        "PreventGradient",
+        "CheckNumerics",
+        "Enter",
+        "RefEnter",
+        "Exit",
+        "RefExit",
+        "Switch",
+        "RefSwitch",
+        "Merge",
+        "RefMerge",
+        "NextIteration",
+        "RefIdentity",
+        "_Retval",
+        "EnsureShape",
+        "Placeholder",
+        "PlaceholderWithDefault",
+    }
+)
+"""Ops whose output is their input, bit for bit."""
+
+SIZE_KEEPING = IDENTITIES | {"Reshape", "Squeeze", "ExpandDims", "Cast", "Bitcast", "ReadVariableOp", "Transpose"}
+"""Ops whose output is the whole of their first input in another form."""
+
+VARIABLE_READS = frozenset({"ReadVariableOp", "_ReadVariablesOp", "ReadVariableXlaSplitND"})
+
+GATHERS = re.compile(r"^(Resource)?(Gather(V2|Nd)?|SparseGather)$|^EmbeddingLookup|^ResourceGather")
+"""Ops that take rows of a table: the output is a part of the first input."""
+
+ROW_REDUCERS = re.compile(r"^SparseSegment(Sum|Mean|SqrtN)")
+"""Ops that gather rows and sum them."""
+
+WRITES = re.compile(
+    r"^(Ref)?Assign(Add|Sub)?$|^Assign(Add|Sub)?VariableOp$|^(Resource)?(Sparse)?Apply[A-Z]"
+    r"|^(Resource)?Scatter(Nd)?(Add|Sub|Update|Mul|Div|Min|Max)$|^ResourceStridedSliceAssign$|^StridedSliceAssign$"
+    r"|^CountUpTo$|^ResourceCountUpTo$|^(Destroy|Delete)ResourceOp$"
+)
+"""Ops that change a variable given as their first input(s)."""
+
+UPDATES = re.compile(
+    r"^(Resource)?(Sparse)?Apply[A-Z]|^Assign(Add|Sub)(VariableOp)?$|^(Resource)?Scatter(Nd)?(Add|Sub)$"
+)
+"""Writes that take a gradient or a delta: the update of a training step."""
+
+VARIABLE_CHECKS = frozenset({"IsVariableInitialized", "VarIsInitializedOp", "VariableShape"})
+"""Ops that touch a variable without moving its value."""
+
+INPUTS = re.compile(
+    r"^Iterator(GetNext|V2)|^IteratorGetNext|^OptionalGetValue|^(Reader|WholeFileReader)|^Queue(Dequeue|TakeMany)"
+    r"|^MultiDeviceIteratorGetNext|^(Ordered)?(Map)?Unstage|^StageGet|^ReadFile$|^Decode(Jpeg|Png|Image|Raw|CSV)"
+    r"|^Parse(Single)?Example|^RemoteCall$|^OneShotIterator"
+)
+"""Ops that hand over the next piece of input."""
+
+DATASETS = re.compile(r"Dataset(V\d)?$|^Iterator|^MakeIterator|^(Anonymous)?(MultiDevice)?Iterator|^OptionalGetValue")
+"""Ops of tf.data."""
+
+FEEDS = frozenset({"_Arg", "_DeviceArg", "Placeholder", "PlaceholderV2", "PlaceholderWithDefault"})
+FETCHES = frozenset({"_Retval", "_DeviceRetval"})
+
+SHAPE_OPS = frozenset(
+    {
+        "Shape",
+        "ShapeN",
+        "Size",
+        "Rank",
+        "BroadcastGradientArgs",
+        "BroadcastArgs",
+        "ConcatOffset",
+        "InvertPermutation",
+        "Range",
+        "Fill",
+        "Reshape",
+        "Tile",
+        "Slice",
+        "StridedSlice",
+        "StridedSliceGrad",
+        "Pack",
+        "Unpack",
+        "ExpandDims",
+        "Prod",
+        "Sum",
+        "Mean",
+        "Max",
+        "FloorDiv",
+        "FloorMod",
+        "Maximum",
+        "DynamicStitch",
+        "ParallelDynamicStitch",
+        "Split",
+        "SplitV",
+        "Pad",
+        "PadV2",
+        "Transpose",
+        "Conv2DBackpropInput",
+        "Conv2DBackpropFilter",
+        "Conv2DBackpropInputV2",
+        "Conv2DBackpropFilterV2",
+        "RandomUniform",
+        "RandomStandardNormal",
+        "TruncatedNormal",
+    }
+)
+"""Ops that make or take shapes, sizes and axes as small whole numbers."""
+
+GRADIENTS = re.compile(r"Grad(V\d)?$|Backprop(Input|Filter)?(V\d)?$|GradGrad|^AddN$")
+GRADIENT_NAMES = re.compile(r"(^|/)gradients?(_\d+)?/|gradient_tape/|_grad/|(^|/)Gradient")
+
+GRADIENT_SUMS = frozenset({"AddN", "Add", "AddV2", "Mul", "RealDiv", "DivNoNan", "Mean", "Sum", "Concat", "ConcatV2"})
+"""What stands between a gradient and its update: sums over towers, scaling, clipping."""
+
+DEBUG_OPS = re.compile(
+    r"^(Assert|Print|PrintV2|CheckNumerics\w*|PyFunc|PyFuncStateless|EagerPyFunc|.*Summary(V2)?|Write\w*Summary|"
+    r"DebugNumericSummary\w*|DebugIdentity\w*|StringFormat|AudioSummaryV2)$"
+)
+"""Ops that look at values for people: checks, prints, summaries, Python callbacks."""
+
+STAGE_PUTS = re.compile(r"^(Ordered)?(Map)?Stage$")
+STAGE_GETS = re.compile(r"^(Ordered)?(Map)?Unstage(NoKey)?$")
+
+XLA_OPS = re.compile(r"^_?Xla(Launch(V2)?|Run|Compile|MustCompile)|^_XlaCompile|^_XlaRun")
+WHILE_OPS = frozenset({"Enter", "RefEnter", "NextIteration", "LoopCond", "Exit", "While", "StatelessWhile"})
+
+BOOKKEEPING = frozenset({"_Send", "_HostSend", "_Recv", "_HostRecv", "_Arg", "_Retval", "NoOp", "_SOURCE", "_SINK", ""})
+"""Nodes that no one placed: the runtime's own ends of edges."""
+
+HOST_ONLY_DTYPES = frozenset({"string", "resource", "variant", "string_ref", "resource_ref", "variant_ref"})
+
+
+def is_variable(op: str) -> bool:
+    """Tell whether nodes of this op are variables by themselves (a resource `_Arg` is one by its handle)."""
+    return op in REF_VARIABLES or op in RESOURCE_VARIABLES
+
+
+def is_table(op: str) -> bool:
+    """Tell whether nodes of this op are look-up tables."""
+    return bool(TABLES.match(op))
