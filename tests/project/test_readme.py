@@ -1,0 +1,74 @@
+"""README and docs speak of what there is: commands run, links lead somewhere, rules and options are documented."""
+
+from __future__ import annotations
+
+import re
+import shlex
+import sys
+from pathlib import Path
+
+import click
+import pytest
+from click.testing import CliRunner
+
+from tfplace.cli import cli
+from tfplace.diagnose.rules import ALL_RULES
+
+ROOT = Path(__file__).parents[2]
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+PAGES = sorted([ROOT / "README.md", ROOT / "CHANGELOG.md", *ROOT.glob("docs/*.md"), *ROOT.glob("*/README.md")])
+SHELL = [line.removeprefix("$ ") for line in README.splitlines() if line.startswith("$ tfplace ")]
+
+
+def commands() -> dict[str, click.Command]:
+    assert isinstance(cli, click.Group)
+    return dict(cli.commands)
+
+
+def test_ci_finds_its_two_commands() -> None:
+    assert re.findall(r"<!-- ci: (\w+) -->\n```console\n\$ ", README) == ["install", "test"]
+    assert (ROOT / ".ci" / "run").stat().st_mode & 0o100
+
+
+@pytest.mark.parametrize("line", SHELL)
+def test_commands_of_the_readme_parse(line: str) -> None:
+    words = shlex.split(line, comments=True)[1:]
+    words = ["traces/input_feed.pbtxt" if w.endswith((".pb", ".pbtxt")) else w for w in words]
+    if "CPU:1" not in words:
+        done = CliRunner().invoke(cli, words)
+        assert done.exit_code == 0, done.output
+
+
+def test_readme_shows_every_command() -> None:
+    shown = {shlex.split(line, comments=True)[1] for line in SHELL}
+    assert shown == set(commands())
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda p: p.relative_to(ROOT).as_posix())
+def test_links_lead_somewhere(page: Path) -> None:
+    for target in re.findall(r"\]\(([^)#]+)(?:#[^)]*)?\)", page.read_text(encoding="utf-8")):
+        if "://" not in target:
+            assert (page.parent / target).exists(), f"{page.name}: {target}"
+
+
+@pytest.mark.parametrize("name", ["report", "show", "rules", "info"])
+def test_help_of_every_command_is_one_line_and_an_example(name: str) -> None:
+    text = CliRunner().invoke(cli, [name, "-h"]).output
+    assert f"tfplace {name} " in text.split("Options:")[0].split("\n", 1)[1], "no example"
+    for option in commands()[name].params:
+        if isinstance(option, click.Option):
+            assert option.help, f"{name} {option.name} has no help"
+
+
+def test_the_command_reference_is_what_help_prints() -> None:
+    sys.path.insert(0, str(ROOT / "docs"))
+    try:
+        import make_cli_reference
+    finally:
+        sys.path.pop(0)
+    # click's versions break lines differently: the words count
+    assert make_cli_reference.OUTPUT.read_text(encoding="utf-8").split() == make_cli_reference.reference().split()
+
+
+def test_the_changelog_counts_the_rules_right() -> None:
+    assert f"{len(ALL_RULES)} rules" in (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")

@@ -1,0 +1,118 @@
+"""The commands: what each takes. What they do is imported when they run, since pandas takes 0.3 s to import."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from tfplace.cli.options import (
+    accelerator_option,
+    bus_option,
+    debug_option,
+    force_option,
+    kernels_option,
+    output_option,
+    step_option,
+    traces_argument,
+)
+
+
+@click.command(short_help="Say what is where, what crosses the bus, what to change.")
+@traces_argument()
+@click.option(
+    "--format",
+    "format_",
+    type=click.Choice(["text", "json", "markdown"]),
+    default="text",
+    show_default=True,
+    help="json is a stable contract: docs/report-json.md.",
+)
+@output_option
+@force_option
+@click.option("--all", "show_all", is_flag=True, help="Show all findings, and all rows in a terminal.")
+@accelerator_option
+@step_option
+@bus_option
+@kernels_option
+@debug_option
+def report(**options: Any) -> None:
+    """Say what is where, what crosses the bus in a step, what it costs, and what to change.
+
+    TRACE is a RunMetadata, StepStats or GraphDef file (text, binary or JSON, also gzipped), or a folder of them;
+    '-' reads standard input. Several files are several steps.
+
+    \b
+    tfplace report trace.pbtxt
+    tfplace report trace.pbtxt --format json -o report.json
+    """
+    from tfplace.cli.work import run_report  # noqa: PLC0415
+
+    run_report(**options)
+
+
+@click.command(short_help="Print one table of a trace.")
+@traces_argument(required=False)
+@click.argument("table", metavar="TABLE", required=False)
+@click.option(
+    "--format",
+    "format_",
+    type=click.Choice(["text", "csv", "json"]),
+    default="text",
+    show_default=True,
+    help="csv and json hold the exact values.",
+)
+@output_option
+@force_option
+@accelerator_option
+@step_option
+@bus_option
+@kernels_option
+@debug_option
+def show(**options: Any) -> None:
+    """Print one table of a trace.
+
+    TABLE is one of: devices, nodes, edges, outputs, events, copies, steps (as read), transfers, variables, reasons
+    (worked out: reasons says why each host node is on the host), findings.
+
+    \b
+    tfplace show trace.pbtxt transfers --format csv
+    """
+    from tfplace.cli.show import run_show  # noqa: PLC0415
+
+    run_show(**options)
+
+
+@click.command(short_help="List the rules, or explain one.")
+@click.argument("rule", metavar="[RULE]", required=False)
+@debug_option
+def rules(**options: Any) -> None:
+    """List the rules, or explain one: what it finds and the thresholds it compares with.
+
+    \b
+    tfplace rules variable-on-cpu
+    """
+    from tfplace.cli.explain import run_rules_command  # noqa: PLC0415
+
+    run_rules_command(**options)
+
+
+@click.command(short_help="Say what a trace holds, without analyzing it.")
+@traces_argument()
+@click.option(
+    "--format", "format_", type=click.Choice(["text", "json"]), default="text", show_default=True, help="How to print."
+)
+@accelerator_option
+@debug_option
+def info(**options: Any) -> None:
+    """Say what a trace holds: format, devices, steps, counts. Nothing is analyzed.
+
+    \b
+    tfplace info trace.pbtxt
+    """
+    from tfplace.cli.info import run_info  # noqa: PLC0415
+
+    run_info(**options)
+
+
+COMMANDS = {"report": report, "show": show, "info": info, "rules": rules}

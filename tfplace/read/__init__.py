@@ -1,0 +1,1 @@
+"""Files to a Trace. Never imports tensorflow."""

@@ -1,0 +1,101 @@
+"""What a file says, before any interpretation: the columns of its step_stats and its graphs.
+
+Every decoder (binary, canonical text, any other text, JSON) ends here, so that `normalize`
+sees one shape, and a test can compare every column of every event with protobuf's own reading.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from tfplace.model.trace import Note
+
+TIME_FIELDS = (
+    "all_start_micros",
+    "op_start_rel_micros",
+    "op_end_rel_micros",
+    "all_end_rel_micros",
+    "scheduled_micros",
+    "all_start_nanos",
+    "op_start_rel_nanos",
+    "op_end_rel_nanos",
+    "all_end_rel_nanos",
+    "scheduled_nanos",
+)
+"""int64 fields of NodeExecStats, 0 where absent, exactly as in the file."""
+
+
+@dataclass(frozen=True)
+class RawStepStats:
+    """StepStats as columns; one row per NodeExecStats, in file order.
+
+    Attributes:
+        device_names: One per DeviceStepStats, in file order; the same name may come twice.
+        thread_names: One {thread id: name} per DeviceStepStats.
+        device: int32[N], index into `device_names`.
+        node_name: N strings.
+        timeline_label: N strings.
+        times: {field: int64[N]} for each of `TIME_FIELDS`.
+        thread_id: int64[N]; 0 where absent.
+        output_row: int64[M], index of the row that made the output.
+        output_slot: int64[M].
+        output_dtype: int64[M], DataType number; 0 where absent.
+        output_shape: M strings '[32,10]', '[]' for a scalar, '?' for dimension -1; None where absent or of unknown
+            rank.
+        output_bytes: int64[M], allocation_description.requested_bytes; -1 where there is no allocation_description.
+        output_allocator: M strings; '' where absent.
+    """
+
+    device_names: list[str]
+    thread_names: list[dict[int, str]]
+    device: npt.NDArray[np.int32]
+    node_name: list[str]
+    timeline_label: list[str]
+    times: dict[str, npt.NDArray[np.int64]]
+    thread_id: npt.NDArray[np.int64]
+    output_row: npt.NDArray[np.int64]
+    output_slot: npt.NDArray[np.int64]
+    output_dtype: npt.NDArray[np.int64]
+    output_shape: list[str | None]
+    output_bytes: npt.NDArray[np.int64]
+    output_allocator: list[str]
+
+
+@dataclass(frozen=True)
+class RawGraph:
+    """One GraphDef of the file.
+
+    Attributes:
+        role: 'partition' (what ran on one device), 'pre' and 'post' (a function's graph before and
+            after optimization), or 'graph' (a GraphDef file: placement only).
+        name: 'partition:0', 'function:2/partition:1', 'function:2/pre', 'graph:0'.
+        graph: tensorflow.GraphDef message of the private pool.
+    """
+
+    role: str
+    name: str
+    graph: Any
+
+
+@dataclass(frozen=True)
+class RawTrace:
+    """One file: one step, or a graph alone.
+
+    Attributes:
+        source: The path, or '-'.
+        format: 'RunMetadata text', 'StepStats binary', 'GraphDef text', 'RunMetadata JSON' ...;
+            a compressed file ends in ' (gzip)'.
+        step_stats: Null where the file holds none.
+        context: What tfplace's own capture stored beside RunMetadata; {} elsewhere.
+    """
+
+    source: str
+    format: str
+    step_stats: RawStepStats | None
+    graphs: list[RawGraph]
+    context: dict[str, Any] = field(default_factory=dict)
+    notes: list[Note] = field(default_factory=list)

@@ -1,0 +1,96 @@
+"""What capture stored beside RunMetadata, put where it belongs: requested devices, lines, the accelerator.
+
+The stored part is a JSON object of which every key may be missing or of another form than expected: files are edited
+and cut. What does not fit is passed over.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pandas as pd
+
+from tfplace.errors import UsageError
+from tfplace.read.devices import Devices
+from tfplace.read.graph import NodeRows
+
+
+def _dicts(value: Any) -> list[dict[str, Any]]:
+    return [item for item in value if isinstance(item, dict)] if isinstance(value, list) else []
+
+
+def _text(value: Any) -> str | None:
+    return value if isinstance(value, str) else None
+
+
+def choose_accelerators(devices: Devices, asked: str | None, context: dict[str, Any]) -> pd.DataFrame:
+    """Return the device table: accelerators as the caller asks, else as capture stored, else GPUs and TPUs only.
+
+    Raises:
+        UsageError: The caller asks for a device that the trace does not have.
+    """
+    if asked:
+        return devices.with_accelerators(asked)
+    try:
+        return devices.with_accelerators(_text(context.get("accelerator")))
+    except UsageError:  # not the caller's words: the stored device is not in this file
+        return devices.table
+
+
+def _group(graph: str) -> str:
+    return graph.partition("/")[0]
+
+
+def add_requests(rows: NodeRows, context: dict[str, Any]) -> None:
+    """Fill in the devices that were asked for: by node name, and by argument for the variables of functions."""
+    stored = context.get("requested_devices")
+    by_name = stored if isinstance(stored, dict) else {}
+    by_argument = {
+        (_text(function.get("graph")), argument.get("index")): _text(argument.get("requested_device"))
+        for function in _dicts(context.get("functions"))
+        for argument in _dicts(function.get("arguments"))
+        if isinstance(argument.get("index"), int)
+    }
+    for node, name in enumerate(rows.name):
+        if rows.op[node] == "_Arg":
+            known = by_argument.get((_group(rows.graph[node]), rows.attrs[node].get("index")))
+            rows.requested[node] = known if known is not None else rows.requested[node]
+        if rows.requested[node] is None:
+            rows.requested[node] = _text(by_name.get(name))
+
+
+def find_lines(rows: NodeRows, context: dict[str, Any]) -> list[str | None]:
+    """Return the user's line ('train.py:41') of each node; null where none was stored.
+
+    A variable's own line (where it was made) goes before the line that reads it.
+    """
+    made: dict[tuple[str | None, Any], str | None] = {
+        (_text(function.get("graph")), argument.get("index")): _text(argument.get("source"))
+        for function in _dicts(context.get("functions"))
+        for argument in _dicts(function.get("arguments"))
+        if isinstance(argument.get("index"), int)
+    }
+    stored = context.get("variables")
+    variables = stored if isinstance(stored, dict) else {}
+    lines_of = {graph: _node_lines(block) for graph, block in _blocks(context)}
+    found: list[str | None] = []
+    for node, name in enumerate(rows.name):
+        graph = rows.graph[node]
+        line = made.get((_group(graph), rows.attrs[node].get("index"))) if rows.op[node] == "_Arg" else None
+        line = line or _text(variables.get(name))
+        found.append(line or lines_of.get(graph, {}).get(name) or lines_of.get(_group(graph), {}).get(name))
+    return found
+
+
+def _blocks(context: dict[str, Any]) -> list[tuple[str, Any]]:
+    nodes = context.get("nodes")
+    return list(nodes.items()) if isinstance(nodes, dict) else []
+
+
+def _node_lines(block: Any) -> dict[str, str]:
+    """Unfold {'lines': ['a.py:1', ...], 'of': {node: index}}."""
+    lines = block.get("lines") if isinstance(block, dict) else None
+    of = block.get("of") if isinstance(block, dict) else None
+    if not isinstance(lines, list) or not isinstance(of, dict):
+        return {}
+    return {name: str(lines[index]) for name, index in of.items() if isinstance(index, int) and 0 <= index < len(lines)}

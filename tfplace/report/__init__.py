@@ -1,0 +1,1 @@
+"""One Report, rendered for a terminal, as JSON or as Markdown."""
