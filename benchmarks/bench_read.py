@@ -71,7 +71,7 @@ WAYS: dict[str, Callable[[str], Any]] = {
 
 
 def measure(way: str, path: Path, repeat: int) -> tuple[float, float]:
-    """Return CPU seconds (the best of some) and peak megabytes of the process; some 60 of these are Python and pandas."""
+    """Return CPU seconds (the best of some) and peak megabytes of the process, some 70 of them Python and pandas."""
     command = [sys.executable, __file__, "--one", way, str(path), "--repeat", str(repeat)]
     result = json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
     return result["seconds"], result["megabytes"]

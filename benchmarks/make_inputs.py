@@ -50,6 +50,10 @@ class Step:
         event.scheduled_micros = self.clock - 5
         return event
 
+    def again(self, lane: str, event: Any) -> None:
+        """The same event on a summary lane."""
+        self.lanes[lane].node_stats.add().CopyFrom(event)
+
     def op(self, device: int, name: str, op: str, size: int) -> None:
         """An op on a device: its launch, its node, and on a GPU its kernel twice."""
         self.clock += 11
@@ -73,8 +77,7 @@ class Step:
         allocated.ptr = 140_000_000_000_000 + self.serial * 256
         if device:
             gpu = f"/device:GPU:{device - 1}"
-            self.event(f"{gpu}/stream:14", f"{name}:{op}", f"{name}:{op}", 9)
-            self.event(f"{gpu}/stream:all", f"{name}:{op}", f"{name}:{op}", 9)
+            self.again(f"{gpu}/stream:all", self.event(f"{gpu}/stream:14", f"{name}:{op}", f"{name}:{op}", 9))
         self.node(device, name, op, [f"{name}/input", f"{name}/weights/read", "^init"])
 
     def node(self, device: int, name: str, op: str, inputs: list[str]) -> None:
@@ -96,8 +99,8 @@ class Step:
         gpu = f"/device:GPU:{device - 1}"
         memory = "Pageable to Device" if direction == "HtoD" else "Device to Pageable"
         edge = f"edge_{self.serial}_{name}"
-        for lane in ("stream:15", "memcpy"):
-            self.event(f"{gpu}/{lane}", f"{edge}:MEMCPY{direction}", f"MEMCPY{direction} {size} bytes ({memory})", 6)
+        label = f"MEMCPY{direction} {size} bytes ({memory})"
+        self.again(f"{gpu}/memcpy", self.event(f"{gpu}/stream:15", f"{edge}:MEMCPY{direction}", label, 6))
         if not self.with_graph:
             return
         ends = (0, device) if direction == "HtoD" else (device, 0)
@@ -151,7 +154,7 @@ def unusual(text: str) -> str:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("folder", type=Path)
-    parser.add_argument("--events", action="store_true", help="write a binary of a million events in many steps instead")
+    parser.add_argument("--events", action="store_true", help="instead, a binary of a million events")
     parser.add_argument("--sizes", type=int, nargs="+", default=[2, 25, 120], help="megabytes of text")
     options = parser.parse_args()
     options.folder.mkdir(parents=True, exist_ok=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from typing import Any
 
+from google.protobuf import text_format
 from google.protobuf.descriptor import FieldDescriptor
 
 from tfplace.read.protos import message_class
@@ -31,7 +32,7 @@ _STRINGS = (
 )
 _INTS = (0, 1, 7, 8, 63, 127, 128, 300, 16384, 2**31 - 1)
 _WIDE = (2**31, 1486162184520805, 2**53, 2**56, 2**62, 2**63 - 1)
-_SKIPPED = (
+_UNKNOWN = (
     "new_field: 1",
     "new_field: \"text\" 'more'",
     "new_field: [1, 0x2, -3.5e2, inf, A]",
@@ -43,6 +44,18 @@ _SKIPPED = (
     "new_field { 5: 0x10 6 { } }",
     "new-field: -1.5f",
 )
+
+
+def accepted(text: str) -> bool:
+    """Tell whether the installed protobuf takes the text; older ones know fewer forms of unknown fields."""
+    try:
+        text_format.Parse(text, message_class("GraphDef")(), allow_unknown_field=True)
+    except text_format.ParseError:
+        return False
+    return True
+
+
+_SKIPPED = tuple(text for text in _UNKNOWN if accepted(text))
 
 
 def is_repeated(field: Any) -> bool:

@@ -19,6 +19,7 @@ from tfplace.read.textfile import read_any, read_plain, read_text
 from tfplace.read.textproto import TextError
 
 KINDS = ("RunMetadata", "StepStats", "GraphDef")
+pytestmark = pytest.mark.filterwarnings("ignore:invalid escape sequence")  # in protobuf's own reading
 
 
 def stats_of(kind: str, message: Any) -> Any:

@@ -7,6 +7,7 @@ import gzip
 import io
 import json
 import os
+import random
 import subprocess
 import sys
 from pathlib import Path
@@ -15,6 +16,8 @@ from typing import Any
 
 import pytest
 from google.protobuf import json_format
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from tests.builders import (
     CPU0,
@@ -32,6 +35,7 @@ from tests.builders import (
     send,
 )
 from tests.read_reference import plain_columns, reference_columns
+from tests.text_variants import random_message
 from tests.wire_variants import field
 from tfplace.errors import TfplaceError, UnreadableTraceError, UnsupportedFormatError
 from tfplace.read import columns, source
@@ -378,3 +382,28 @@ def test_garbage_collection_is_on_again_afterwards() -> None:
 def test_tensorflow_is_not_imported() -> None:
     code = "import sys, tfplace.read.run_metadata; print('tensorflow' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "False\n"
+
+
+@settings(max_examples=300, deadline=None)
+@given(seed=st.integers(0, 1 << 40), encoding=st.sampled_from(("text", "binary", "JSON", "gzip", "random")))
+def test_whatever_the_bytes_there_is_a_trace_or_one_sentence(seed: int, encoding: str) -> None:
+    rng = random.Random(seed)
+    message = random_message(rng.choice(("RunMetadata", "StepStats", "GraphDef")), rng)
+    made = {
+        "text": lambda: str(message).encode(),
+        "binary": message.SerializeToString,
+        "JSON": lambda: json_format.MessageToJson(message).encode(),
+        "gzip": lambda: gzip.compress(message.SerializeToString()),
+        "random": lambda: rng.randbytes(100),
+    }
+    data = bytearray(made[encoding]())
+    for _ in range(rng.randint(0, 3)):
+        at = rng.randrange(len(data) + 1)
+        data[at : at + rng.choice((0, 1, 3, 50))] = rng.randbytes(rng.choice((0, 1, 4)))
+    try:
+        raw = raw_from_bytes(bytes(data), "any.pb")
+    except TfplaceError as error:
+        assert "any.pb" in error.message
+        assert "\n" not in error.message
+        return
+    assert raw.step_stats is not None or raw.graphs

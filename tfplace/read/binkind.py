@@ -7,6 +7,7 @@ taken for a RunMetadata only if it holds devices that hold events, or graphs tha
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from itertools import islice
 
 from tfplace.read.formats import (
@@ -27,7 +28,22 @@ _SAMPLE = 8  # fields of a message that are looked at
 _ANY_OF_PROFILER = b"type.googleapis.com/tensorflow.profiler."
 _WIRES = {"v": VARINT, "d": FIXED64, "m": LENGTH, "t": LENGTH}
 
-Check = Callable[[bytes, int, int], bool]
+
+@dataclass
+class _Tally:
+    """How many texts were met, and how many of them hold control characters; a hostile name or two may."""
+
+    texts: int = 0
+    odd: int = 0
+
+    def add(self, data: bytes, found: WireField) -> None:
+        """Count a field that should be text; damaged UTF-8 is let pass."""
+        text = data[found.begin : min(found.end, found.begin + 256)]
+        self.texts += 1
+        self.odd += any(byte < 0x20 and byte not in b"\t\n\r\x1b" for byte in text)
+
+
+Check = Callable[[bytes, int, int, _Tally], bool]
 
 
 def _shape(kinds: dict[int, str], inner: dict[int, Check] | None = None, need: tuple[int, ...] = ()) -> Check:
@@ -41,7 +57,7 @@ def _shape(kinds: dict[int, str], inner: dict[int, Check] | None = None, need: t
     A newer version may have added fields, but not more than there were.
     """
 
-    def check(data: bytes, begin: int, end: int) -> bool:
+    def check(data: bytes, begin: int, end: int, tally: _Tally) -> bool:
         seen: set[int] = set()
         known = unknown = 0
         for found in islice(fields(data, begin, end), _SAMPLE):
@@ -51,11 +67,13 @@ def _shape(kinds: dict[int, str], inner: dict[int, Check] | None = None, need: t
             if kind is None:
                 unknown += 1
                 continue
-            if found.wire != _WIRES[kind] or (kind == "t" and not _is_text(data, found)):
+            if found.wire != _WIRES[kind]:
                 return False
+            if kind == "t":
+                tally.add(data, found)
             if inner and found.number in inner and found.begin < found.end:
                 test = _holds if found.whole else _begins
-                if not test(inner[found.number], data, found.begin, found.end):
+                if not test(inner[found.number], data, found.begin, found.end, tally):
                     return False
             known += 1
             seen.add(found.number)
@@ -64,26 +82,26 @@ def _shape(kinds: dict[int, str], inner: dict[int, Check] | None = None, need: t
     return check
 
 
-def _holds(check: Check, data: bytes, begin: int, end: int) -> bool:
+def _holds(check: Check, data: bytes, begin: int, end: int, tally: _Tally) -> bool:
     """Tell whether a complete message passes; also no field of those looked at may be cut."""
     try:
-        return all(found.whole for found in islice(fields(data, begin, end), _SAMPLE)) and check(data, begin, end)
+        whole = all(found.whole for found in islice(fields(data, begin, end), _SAMPLE))
+        return whole and check(data, begin, end, tally)
     except WireError:
         return False
 
 
-def _begins(check: Check, data: bytes, begin: int, end: int) -> bool:
+def _begins(check: Check, data: bytes, begin: int, end: int, tally: _Tally) -> bool:
     """Tell whether a message that is cut off passes as far as it goes."""
     try:
-        return begin == end or check(data, begin, end)
+        return begin == end or check(data, begin, end, tally)
     except WireError:
         return False
 
 
-def _is_text(data: bytes, found: WireField) -> bool:
-    """Tell whether a field may be a name: few control characters (names can be hostile); damaged UTF-8 is let pass."""
-    text = data[found.begin : min(found.end, found.begin + 256)]
-    return 4 * sum(byte < 0x20 and byte not in b"\t\n\r" for byte in text) <= len(text)
+def _passes(check: Check, data: bytes) -> bool:
+    tally = _Tally()
+    return _begins(check, data, 0, len(data), tally) and 3 * tally.odd <= tally.texts
 
 
 _EVENT = _shape(
@@ -92,7 +110,7 @@ _EVENT = _shape(
 _DEVICE = _shape({1: "t", 2: "m", 3: "m"}, {2: _EVENT, 3: _shape({1: "v", 2: "t"})}, need=(1, 2))
 _STEP_STATS = _shape({1: "m"}, {1: _DEVICE}, need=(1,))
 _ATTR = _shape({1: "t", 2: "m"}, need=(1,))
-_NODE = _shape({1: "t", 2: "t", 3: "t", 4: "t", 5: "m", 6: "m", 7: "m"}, {5: _ATTR}, need=(1, 2))
+_NODE = _shape({1: "t", 2: "t", 3: "t", 4: "t", 5: "m", 6: "m", 7: "m"}, {5: _ATTR}, need=(1,))
 _SIGNATURE = _shape({1: "t", 2: "m", 3: "m"}, need=(1,))
 _FUNCTION = _shape({1: "m", 3: "m", 4: "m", 5: "m"}, {1: _SIGNATURE, 3: _NODE}, need=(1,))
 _LIBRARY = _shape({1: "m", 2: "m"}, {1: _FUNCTION})
@@ -125,7 +143,8 @@ _SAVED_MODEL = _shape({1: "v", 2: "m"}, {2: _META_GRAPH}, need=(2,))
 # what is left to go by where the rest of a file is damaged
 _DAMAGED = _shape({1: "m"}, {1: _STEP_STATS}, need=(1,))
 
-_TRACES = (("StepStats", _STEP_STATS), ("RunMetadata", _RUN_METADATA), ("GraphDef", _GRAPH))
+# a StepStats is no RunMetadata: the name of a device, read as a message, is none
+_TRACES = (("RunMetadata", _RUN_METADATA), ("StepStats", _STEP_STATS), ("GraphDef", _GRAPH))
 _OTHERS = (
     (XSPACE, _XSPACE),
     (PROFILER_TRACE, _PROFILER_TRACE),
@@ -146,12 +165,12 @@ def binary_kind(data: bytes) -> str | Format | None:
     except WireError:
         return None
     for kind, check in _TRACES:
-        if _begins(check, data, 0, len(data)):
+        if _passes(check, data):
             return kind
     for known, check in _OTHERS:
-        if _begins(check, data, 0, len(data)):
+        if _passes(check, data):
             return known
-    if _begins(_DAMAGED, data, 0, len(data)):
+    if _passes(_DAMAGED, data):
         return "RunMetadata"
     for found in head:
         inside = data[found.begin : min(found.end, found.begin + 4096)]

@@ -59,7 +59,8 @@ def detect(data: bytes, source: str) -> Content:
     known = formats.by_magic(data) or _records(data)
     if known:
         raise _unsupported(name, known)
-    body = data[_GAP.match(data).end() :]  # type: ignore[union-attr]  # matches the empty string, too
+    begin = _GAP.match(data).end()  # type: ignore[union-attr]  # matches the empty string, too
+    body = data[begin : begin + 4096]
     if body[:1] in (b"{", b"[", b'"') and _is_text(data):
         return _detect_json(data, name)
     kind = _text_kind(data)
@@ -117,7 +118,7 @@ def _explain(data: bytes, body: bytes, binary: formats.Format | None, name: str)
 def _explain_text(data: bytes, body: bytes, name: str) -> TfplaceError:
     if not body:
         return UnreadableTraceError(f"{name} is empty: blanks and comments only.", formats.EMPTY_HINT)
-    begin = data.lstrip()
+    begin = data[:_HEAD].lstrip()
     known = formats.by_text(begin) or formats.by_text(body)
     if known:
         return _unsupported(name, known)

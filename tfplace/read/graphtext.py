@@ -17,16 +17,16 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from tfplace.read.gate import NotCanonical
-from tfplace.read.protos import RunMetadata, message_class
-from tfplace.read.textkinds import MESSAGE, Kind, kinds_of
-from tfplace.read.textproto import TextError, parse_text
+from tfplace.read.protos import message_class
+from tfplace.read.textkinds import MESSAGE, Kind
+from tfplace.read.textproto import TextError, all_kinds, parse_text
 from tfplace.read.wire import LENGTH, write_varint
 
 _PARTED = {"GraphDef", "NodeDef", "FunctionDef", "FunctionDefLibrary", "RunMetadata.FunctionGraphs"}
 _UNKNOWN = re.compile(
     rb'(?: *(?:[A-Za-z_]\w*(?: \{|: (?:"[^"\\\n]*"|-?(?:0|[1-9][0-9]{0,17})|[A-Za-z_]\w*))|\})\n){1,64}'
 )
-_SIZES = [write_varint(size) for size in range(1 << 12)]
+_SHORT = 1 << 10  # up to that, tags with their lengths are made in advance
 
 
 class _Leaf(NamedTuple):
@@ -39,13 +39,20 @@ class _Leaf(NamedTuple):
 class _Tree(NamedTuple):
     """A message that is put together: its tag, its parts in wire format or yet to be, the insides of its attributes."""
 
-    tag: bytes
+    tag: int
     parts: list[Any]
     attributes: list[bytes]
 
 
-def _size(size: int) -> bytes:
-    return _SIZES[size] if size < len(_SIZES) else write_varint(size)
+@cache
+def _heads(tag: int) -> list[bytes]:
+    return [bytes([tag]) + write_varint(size) for size in range(_SHORT)]
+
+
+def _field(tag: int, content: bytes) -> bytes:
+    """Return a field in wire format; its tag holds number and wire type, and is one byte."""
+    size = len(content)
+    return (_heads(tag)[size] if size < _SHORT else bytes([tag]) + write_varint(size)) + content
 
 
 @cache
@@ -76,11 +83,9 @@ class GraphText:
 
     def __init__(self) -> None:
         self.mangled = 0
-        self._kinds: dict[str, Kind] = {}
         self._leaves: dict[_Leaf, bytes] = {}
         self._attributes: dict[bytes, bytes] = {}
         self._trees: list[Any] = []
-        kinds_of(RunMetadata.DESCRIPTOR, self._kinds)
 
     def add(self, data: bytes, begin: int, end: int, holder: str = "RunMetadata") -> None:
         """Add lines that are fields of a RunMetadata, or another type, without indentation.
@@ -88,11 +93,11 @@ class GraphText:
         Raises:
             NotCanonical: The text is not as protobuf writes it.
         """
-        self._trees += self._parts(self._kinds[f"tensorflow.{holder}"], data, begin, end, 0)
+        self._trees += self._parts(all_kinds()[f"tensorflow.{holder}"], data, begin, end, 0)
 
     def is_single(self, holder: str, name: str) -> bool:
         """Tell whether a known field may come only once."""
-        field = self._kinds[f"tensorflow.{holder}"].fields.get(name)
+        field = all_kinds()[f"tensorflow.{holder}"].fields.get(name)
         return field is not None and field.number >= 0
 
     def wire(self) -> bytes:
@@ -129,7 +134,7 @@ class GraphText:
             last = number
             if field and found[2] and field.literal == MESSAGE and field.inner.name in _PARTED:
                 inside = (data, found.end(), stop - len(closing) + 1, indent + 2)
-                tree = _Tree(bytes([number << 3 | LENGTH]), [], [])
+                tree = _Tree(number << 3 | LENGTH, [], [])
                 if field.inner.name != "NodeDef" or not self._cut_node(tree, *inside):
                     tree.parts.extend(self._parts(field.inner, *inside))
                 parts.append(tree)
@@ -155,7 +160,7 @@ class GraphText:
             tree.attributes.extend(attributes)
         tree.parts.append(_head_wire(head))
         if rest < end:
-            kind = self._kinds["tensorflow.NodeDef"]
+            kind = all_kinds()["tensorflow.NodeDef"]
             tree.parts.extend(self._parts(kind, data, rest, end, indent))
         return True
 
@@ -195,7 +200,7 @@ class GraphText:
         for part in parts:
             if isinstance(part, _Tree):
                 body = self._join(part.parts) + b"".join(map(self._attributes.__getitem__, part.attributes))
-                pieces += (part.tag, _size(len(body)), body)
+                pieces.append(_field(part.tag, body))
             elif isinstance(part, _Leaf):
                 pieces.append(self._leaves[part])
             else:
@@ -204,30 +209,26 @@ class GraphText:
 
 
 def _head_wire(found: re.Match[bytes]) -> bytes:
-    """Return a node's name, op, inputs and device in wire format."""
+    """Return NodeDef.name (1), op (2), input (3) and device (4) in wire format."""
     name, op, inputs, device = found.groups()
-    pieces = [b"\x0a", _size(len(name)), name] if name is not None else []
+    pieces = [_field(0x0A, name)] if name is not None else []
     if op is not None:
-        pieces += (b"\x12", _size(len(op)), op)
-    for one in _INPUT.findall(inputs) if inputs else ():
-        pieces += (b"\x1a", _size(len(one)), one)
+        pieces.append(_field(0x12, op))
+    if inputs:
+        pieces += [_field(0x1A, one) for one in _INPUT.findall(inputs)]
     if device is not None:
-        pieces += (b"\x22", _size(len(device)), device)
+        pieces.append(_field(0x22, device))
     return b"".join(pieces)
-
-
-def _field(tag: bytes, content: bytes) -> bytes:
-    return tag + _size(len(content)) + content
 
 
 def _attribute_wire(found: re.Match[bytes]) -> bytes:
     """Return NodeDef.attr (5) in wire format; its entry has key (1) and value (2): s (2), or list (1) of s (2)."""
     key, _, text, listed = found.groups()
     if listed is None:
-        value = _field(b"\x12", text)
+        value = _field(0x12, text)
     else:
-        value = _field(b"\x0a", b"".join(_field(b"\x12", one) for one in _INPUT.findall(listed)))
-    return _field(b"\x2a", _field(b"\x0a", key) + _field(b"\x12", value))
+        value = _field(0x0A, b"".join([_field(0x12, one) for one in _INPUT.findall(listed)]))
+    return _field(0x2A, _field(0x0A, key) + _field(0x12, value))
 
 
 def _portions(texts: list[bytes]) -> Iterator[list[bytes]]:

@@ -129,7 +129,7 @@ def _no_collection() -> Iterator[None]:
 def _decode(content: Content, progress: Progress | None) -> tuple[Decoded, dict[str, Any], list[Note]]:
     """Return what the file holds, and the context."""
     if content.encoding == "text":
-        data = content.data.replace(b"\r\n", b"\n") if b"\r\n" in content.data else content.data
+        data = content.data.replace(b"\r\n", b"\n") if b"\r" in content.data else content.data
         return read_text(data, content.kind, progress), *text_context(data)
     if content.encoding == "JSON":
         data = _json_to_wire(content)

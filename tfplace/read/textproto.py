@@ -16,11 +16,12 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from functools import cache
 from itertools import islice, pairwise
 from operator import length_hint
 from typing import Any
 
-from tfplace.read.protos import message_class
+from tfplace.read.protos import RunMetadata, message_class
 from tfplace.read.textkinds import MESSAGE, STRING, TEXTUAL, Field, Kind, kinds_of, unescape
 from tfplace.read.textskip import Skipper
 from tfplace.read.textsyntax import (
@@ -38,6 +39,7 @@ from tfplace.read.textsyntax import (
 from tfplace.read.wire import DeviceBlock
 
 _CUT = re.compile(rb"\n[ \t\r]*(?:[}>]|[A-Za-z_][0-9A-Za-z_]*[ \t]*[:{<])")
+_REPLACED = re.compile('"[^"\\n]*\ufffd[^"\\n]*"')
 _CHUNK = 1 << 18  # bytes of text whose matches are held at once
 _LONGEST = 1 << 21  # a chunk beyond that has no line ends: matched one by one
 _DEEPEST = 100  # nested messages; protobuf's own limit for the wire format
@@ -104,7 +106,7 @@ def parse_text(data: bytes, root: Any, progress: Progress | None = None, only: s
             text = str(data[start:end], "utf-8")
         except UnicodeDecodeError:
             text = str(data[start:end], "utf-8", "replace")
-            reader.result.mangled += 1
+            reader.result.mangled += len(_REPLACED.findall(text))
         try:
             reader.read(text)
         except Fault as fault:
@@ -139,7 +141,7 @@ class _Reader:
         self.only = only
         self.result = TextResult(root)
         self.block = DeviceBlock()
-        self.frame: Frame = (root, _kind_of(root), 0, "")
+        self.frame: Frame = (root, all_kinds()[root.DESCRIPTOR.full_name], 0, "")
         self.stack: list[Frame] = []
         self.lists: list[Field] = []
         self.skipper = Skipper()
@@ -366,19 +368,18 @@ def _finish_device(reader: Any, device: Any, parent: Any) -> None:
     reader.block = DeviceBlock()
 
 
-_KINDS: dict[str, Kind] = {}
-
-
-def _kind_of(message: Any) -> Kind:
-    """Return the Kind of a message; say what is to be done when one of some types below it is complete."""
-    kind = kinds_of(message.DESCRIPTOR, _KINDS)
-    for holder in _KINDS.values():
+@cache
+def all_kinds() -> dict[str, Kind]:
+    """Return every message type of a trace by its full name, with what is to be done when a message is complete."""
+    kinds: dict[str, Kind] = {}
+    kinds_of(RunMetadata.DESCRIPTOR, kinds)
+    for holder in kinds.values():
         for member in holder.fields.values():
-            if member.is_map and not member.entry:
+            if member.is_map:
                 member.make_apart(message_class(member.inner.name))
                 member.inner.finish = _finish_entry(member.attr, member.inner.fields["value"].literal == MESSAGE)
-    if device := _KINDS.get("tensorflow.DeviceStepStats"):
-        device.finish = _finish_device
-        device.fields["node_stats"].make_apart(message_class("NodeExecStats"))
-        device.fields["node_stats"].inner.finish = _finish_event
-    return kind
+    device = kinds["tensorflow.DeviceStepStats"]
+    device.finish = _finish_device
+    device.fields["node_stats"].make_apart(message_class("NodeExecStats"))
+    device.fields["node_stats"].inner.finish = _finish_event
+    return kinds

@@ -31,7 +31,7 @@ class Syntax:
         dotted = rf"{_IDENTIFIER}(?:{gap}\.{gap}{_IDENTIFIER})*"
         dotted_3 = rf"{_IDENTIFIER}(?:{gap}\.{gap}{_IDENTIFIER}){{2}}"
         brackets = rf"\[{gap}(?:{dotted_3}{gap}/{gap}{dotted}|{dotted}){gap}\]"
-        # as well as a number for the name of an unknown field
+        # text_format takes a number, or again such a letter, for the name of an unknown field
         odd_name = rf"(?:[0-9][0-9A-Za-z_.+-]*|[^\W\x00-\x7f]|{brackets})(?={gap}[:{{<])"
         name = rf"(?:{_IDENTIFIER}|{odd_name})"
         strings = rf"(?:{_STRING})(?:{gap}(?:{_STRING}))*"

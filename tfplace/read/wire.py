@@ -5,6 +5,7 @@ Source: https://protobuf.dev/programming-guides/encoding/
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import NamedTuple
@@ -62,8 +63,8 @@ class DeviceBlock:
 
     name: str = ""
     thread_names: dict[int, str] = field(default_factory=dict)
-    starts: list[int] = field(default_factory=list)
-    ends: list[int] = field(default_factory=list)
+    starts: array[int] = field(default_factory=lambda: array("q"))
+    ends: array[int] = field(default_factory=lambda: array("q"))
 
 
 def read_varint(data: bytes | bytearray, position: int, end: int) -> tuple[int, int]:

@@ -1,0 +1,185 @@
+"""Arrows: producer to copy to consumers, and launch to kernel, where both ends are slices that exist.
+
+An arrow binds to whatever slice is on top of its track at its moment, so both moments are chosen where the slice meant
+is on top; an arrow whose end would come before its beginning is left out and counted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+
+from tfplace.analyze.analysis import Analysis
+from tfplace.report.timeline.model import NONE, Arrows, Int, Slices
+from tfplace.report.timeline.texts import EventTexts
+
+LAUNCH = ("launch", "launch")
+_TRANSFER, _UNTIMED = "transfer", "transfer, not timed"
+_KEY = ["node_id", "step_id"]
+
+
+def find_arrows(analysis: Analysis, texts: EventTexts, slices: Slices) -> Arrows:
+    """Return all arrows between slices that are drawn."""
+    runs = _runs(analysis, slices)
+    launches = _launches(analysis, runs)
+    timed, untimed = _transfers(analysis, runs)
+    names: list[tuple[str, str]] = [LAUNCH]
+    found = [launches.assign(label=0)]
+    for category, rows in ((_TRANSFER, timed), (_UNTIMED, untimed)):
+        which, distinct = pd.factorize(rows["transfer"])
+        found.append(rows.assign(label=which + len(names)))
+        names += [(category, texts.transfer_name(texts.transfer(number))) for number in distinct.tolist()]
+    pairs = pd.concat([frame[["source", "target", "label"]] for frame in found], ignore_index=True)
+    pairs = pairs.drop_duplicates().astype("int64")
+    return _bind(slices, *(pairs[name].to_numpy(dtype=np.int64) for name in ("source", "target", "label")), names)
+
+
+def keep_arrows(arrows: Arrows, new_number: Int) -> Arrows:
+    """Return the arrows whose ends are still drawn.
+
+    Args:
+        arrows: Arrows between slices.
+        new_number: int64, the new number of each slice; -1 where it is not drawn.
+    """
+    source, target = new_number[arrows.source], new_number[arrows.target]
+    kept = np.flatnonzero((source != NONE) & (target != NONE))
+    return Arrows(
+        source[kept],
+        target[kept],
+        arrows.leave[kept],
+        arrows.arrive[kept],
+        arrows.label[kept],
+        arrows.labels,
+        arrows.dropped,
+    )
+
+
+def _runs(analysis: Analysis, slices: Slices) -> pd.DataFrame:
+    """Return the drawn slices of nodes: slice, start, node_id, step_id, kind, on_device."""
+    drawn = np.flatnonzero(slices.event != NONE)
+    events = analysis.trace.events.iloc[slices.event[drawn]]
+    real = analysis.trace.devices
+    devices = real.loc[(real["role"] == "device") & (real["kind"] != "CPU"), "device_id"]
+    return pd.DataFrame(
+        {
+            "slice": drawn,
+            "start": slices.start[drawn],
+            "event_id": slices.event[drawn],
+            "node_id": events["node_id"].fillna(NONE).to_numpy(dtype=np.int64),
+            "step_id": events["step_id"].fillna(NONE).to_numpy(dtype=np.int64),
+            "kind": events["kind"].to_numpy(dtype=object),
+            "on_device": events["device_id"].isin(devices).to_numpy(dtype=bool),
+        }
+    )
+
+
+def _launches(analysis: Analysis, runs: pd.DataFrame) -> pd.DataFrame:
+    """Join each kernel, copy and fill to the latest host-side run of its node before it."""
+    named = runs[runs["node_id"] != NONE]
+    hosts = named[((named["kind"] == "op") & named["on_device"]) | (named["kind"] == "runtime")]
+    work = named[named["kind"].isin(["kernel", "memcpy", "memset"])]
+    joined = _nearest(work, hosts, "backward")
+    return pd.DataFrame({"source": joined["slice_other"], "target": joined["slice"]})
+
+
+def _nearest(left: pd.DataFrame, right: pd.DataFrame, direction: str) -> pd.DataFrame:
+    """Join each row to the slice of the same node and step that starts nearest before or after it, if any."""
+    right = right[["start", "slice", *_KEY]].rename(columns={"slice": "slice_other", "start": "start_other"})
+    if left.empty or right.empty:
+        return left.iloc[:0].assign(slice_other=pd.Series([], dtype="int64"), start_other=pd.Series([], dtype="int64"))
+    joined: pd.DataFrame = pd.merge_asof(
+        left.sort_values("start", kind="stable"),
+        right.sort_values("start_other", kind="stable"),
+        left_on="start",
+        right_on="start_other",
+        by=_KEY,
+        direction=direction,  # type: ignore[arg-type]
+    )
+    return joined.dropna(subset=["slice_other"])
+
+
+def _transfers(analysis: Analysis, runs: pd.DataFrame) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """Return arrows of transfers with a copy, and of those without (source, target, transfer)."""
+    rows = analysis.transfers
+    frame = pd.DataFrame(
+        {
+            "transfer": rows["transfer_id"].to_numpy(dtype=np.int64),
+            "step_id": rows["step_id"].fillna(NONE).to_numpy(dtype=np.int64),
+            "producer": rows["producer_node_id"].fillna(NONE).to_numpy(dtype=np.int64),
+            "consumers": rows["consumer_node_ids"].to_numpy(dtype=object),
+            "event_id": rows["event_id"].fillna(NONE).to_numpy(dtype=np.int64),
+            "control": (rows["category"] == "control").fillna(False).to_numpy(dtype=bool),
+        }
+    )
+    copies = frame[frame["event_id"] != NONE].merge(
+        runs[["event_id", "slice", "start"]], on="event_id", how="inner", validate="one_to_one"
+    )
+    # what computes a value on a GPU is the kernel; its launch says only when it was asked for
+    kernels, ops = runs[runs["kind"] == "kernel"], runs[runs["kind"] == "op"]
+    made = _first_of(copies.rename(columns={"producer": "node_id"}), (kernels, ops), "backward")
+    timed = pd.concat(
+        [
+            pd.DataFrame({"source": made["slice_other"], "target": made["slice"], "transfer": made["transfer"]}),
+            _read(_by_consumer(copies), (ops, kernels)),
+        ],
+        ignore_index=True,
+    )
+    edges = frame[(frame["event_id"] == NONE) & ~frame["control"]]
+    first_run = ops.drop_duplicates(_KEY)[["slice", "start", *_KEY]].rename(columns={"node_id": "producer"})
+    known = edges.merge(first_run, on=["producer", "step_id"], how="inner", validate="many_to_one")
+    return timed, _read(_by_consumer(known), (ops,))
+
+
+def _by_consumer(rows: pd.DataFrame) -> pd.DataFrame:
+    each = rows.explode("consumers").dropna(subset=["consumers"])
+    return each.assign(node_id=each["consumers"].astype("int64"))
+
+
+def _read(rows: pd.DataFrame, among: tuple[pd.DataFrame, ...]) -> pd.DataFrame:
+    """Join each value to the first run of its reader that starts after the row's slice does."""
+    joined = _first_of(rows, among, "forward")
+    return pd.DataFrame({"source": joined["slice"], "target": joined["slice_other"], "transfer": joined["transfer"]})
+
+
+def _first_of(rows: pd.DataFrame, among: tuple[pd.DataFrame, ...], direction: str) -> pd.DataFrame:
+    """Join to the first table that has a fitting slice."""
+    found: list[pd.DataFrame] = []
+    left = rows[rows["node_id"] != NONE].reset_index(drop=True).rename_axis("row").reset_index()
+    for table in among:
+        joined = _nearest(left, table, direction)
+        found.append(joined)
+        left = left[~left["row"].isin(joined["row"])]
+    return pd.concat(found, ignore_index=True)
+
+
+def _bind(slices: Slices, source: Int, target: Int, label: Int, names: list[tuple[str, str]]) -> Arrows:
+    """Choose the two moments of each arrow."""
+    alone_at_start, has_inner = on_top(slices)
+    begins, ends = slices.start[source], slices.end[source]
+    arrive = slices.start[target]
+    last_moment = np.maximum(ends - 1, begins)
+    leave = np.where(has_inner[source], begins, np.minimum(last_moment, arrive))
+    good = (leave >= begins) & (leave <= arrive) & alone_at_start[target] & (source != target)
+    good &= ~has_inner[source] | alone_at_start[source]
+    kept: Callable[[Int], Any] = lambda values: values[good]  # noqa: E731
+    return Arrows(
+        kept(source), kept(target), kept(leave), kept(arrive), kept(label), names, dropped=int((~good).sum())
+    )
+
+
+def on_top(slices: Slices) -> tuple[npt.NDArray[np.bool_], npt.NDArray[np.bool_]]:
+    """Tell of each slice whether it is the innermost at its start, and whether another lies within it."""
+    order = np.lexsort((-slices.end, slices.start, slices.track))
+    start, end, track = slices.start[order], slices.end[order], slices.track[order]
+    alone = np.ones(len(order), dtype=np.bool_)
+    inner = np.zeros(len(order), dtype=np.bool_)
+    same_track = track[1:] == track[:-1]
+    alone[:-1] = ~(same_track & (start[1:] == start[:-1]))
+    inner[:-1] = same_track & ((start[1:] < end[:-1]) | (start[1:] == start[:-1]))
+    result = np.empty_like(alone), np.empty_like(inner)
+    result[0][order], result[1][order] = alone, inner
+    return result

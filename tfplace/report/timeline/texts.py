@@ -1,0 +1,174 @@
+"""Names and arguments of slices: made only when written, since a million events share a few thousand of them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from tfplace.analyze.analysis import Analysis
+from tfplace.report.timeline.model import Int
+from tfplace.report.timeline.text import MAX_NAME, pairs, quote
+from tfplace.units import format_bytes
+
+_REMEMBERED = 100_000
+_MAX_INPUTS = 12
+
+# names of chrome://tracing's own palette; Perfetto colours by name and shows the category
+_COLOURS = {
+    "variable": "terrible",
+    "gradient": "bad",
+    "input": "good",
+    "activation": "rail_load",
+    "constant": "olive",
+    "fetch": "yellow",
+    "shape": "grey",
+    "control": "grey",
+    "unknown": "white",
+}
+
+
+def slice_text(name: str, category: str, args: list[tuple[str, Any]], colour: str | None = None) -> str:
+    """Return the inside of a slice's JSON object, its arguments still open; there is always one argument."""
+    paint = f',"cname":"{colour}"' if colour else ""
+    return f'"name":{quote(name, MAX_NAME)},"cat":{quote(category)}{paint},"args":{{{pairs(args)}'
+
+
+class EventTexts:
+    """Texts of the trace's events and copies, each made once and forgotten when there are too many.
+
+    Attributes:
+        of_event: int64[N], the number of each event's text.
+    """
+
+    def __init__(self, analysis: Analysis) -> None:
+        self._analysis = analysis
+        self._events = analysis.trace.events
+        self._devices = dict(zip(analysis.trace.devices["device_id"], analysis.trace.devices["name"], strict=True))
+        self._source = _objects(analysis.trace.nodes["source"])
+        self._variables = _objects(analysis.variables["name"])
+        codes = self._event_codes()
+        self._first = np.flatnonzero(~pd.Series(codes).duplicated().to_numpy())
+        self.of_event: Int = codes
+        self._transfers = _Columns(analysis.transfers)
+        self._base = len(self._first)
+        timed = np.flatnonzero(analysis.transfers["event_id"].notna().to_numpy())
+        self.of_event[analysis.transfers["event_id"].iloc[timed].to_numpy(dtype=np.int64)] = self._base + timed
+        self._sample = _Columns(self._events.iloc[self._first])
+        self._known: dict[int, str] = {}
+        self._own: list[str] = []
+
+    def add(self, text: str) -> int:
+        """Take a text that is not of an event, and return its number; these are negative."""
+        self._own.append(text)
+        return -len(self._own)
+
+    def _event_codes(self) -> Int:
+        """Number the distinct (kind, lane, name, op, node) of all events, in order of first appearance."""
+        events = self._events
+        if events.empty:
+            return np.zeros(0, dtype=np.int64)
+        code = np.zeros(len(events), dtype=np.int64)
+        for column in ("kind", "lane", "name", "op", "node_id"):
+            part, distinct = pd.factorize(events[column])
+            code = pd.factorize(code * (len(distinct) + 1) + part + 1)[0].astype(np.int64)
+        return code
+
+    def render(self, number: int) -> str:
+        """Return the text of that number."""
+        if number < 0:
+            return self._own[-1 - number]
+        text = self._known.get(number)
+        if text is None:
+            if len(self._known) >= _REMEMBERED:
+                self._known.clear()
+            text = self._known[number] = (
+                self._event(number) if number < self._base else self._copy(number - self._base)
+            )
+        return text
+
+    def _event(self, number: int) -> str:
+        row = self._sample.row(number)
+        kind, node = row["kind"], row["node_id"]
+        flow = self._analysis.flow
+        own = flow.name[node] if node is not None else None
+        name = own or row["name"] or "unnamed"
+        op = row["op"] or (flow.op[node] if node is not None else None)
+        title = f"{op}: {name}" if op and op != name else name
+        args: list[tuple[str, Any]] = [("kind", kind), ("op", op), ("node", own)]
+        if kind == "op" and node is not None:
+            args += [("inputs", self._inputs(node)), ("source", self._source[node])]
+        if row["name"] != own:
+            args.append(("recorded as", row["name"]))
+        if kind != "op":
+            args += [("lane", row["lane"]), ("label", row["label"] if row["label"] != row["name"] else None)]
+        return slice_text(title, kind, args)
+
+    def _inputs(self, node: int) -> str:
+        flow = self._analysis.flow
+        names = [flow.name[src] + (f":{slot}" if slot > 0 else "") for src, slot, _ in flow.inputs(node)]
+        more = len(names) - _MAX_INPUTS
+        return ", ".join(names[:_MAX_INPUTS]) + (f" and {more} more" if more > 0 else "")
+
+    def _copy(self, number: int) -> str:
+        row = self._transfers.row(number)
+        event = row["event_id"]
+        lane, recorded, start, end = (self._events[c].iloc[event] for c in ("lane", "name", "start_ns", "end_ns"))
+        size, lasts = row["num_bytes"], int(end) - int(start)
+        args = [
+            ("tensor", row["tensor_name"]),
+            *self._ends(row),
+            # bytes per nanosecond are gigabytes per second
+            ("GB/s", round(size / lasts, 3) if size and lasts > 0 else None),
+            ("not hidden behind kernels us", row["exposed_ns"] / 1000 if row["exposed_ns"] is not None else None),
+            ("issued inside op", row["inside_op"]),
+            ("edge", row["edge_name"]),
+            ("lane", lane),
+            ("recorded as", recorded),
+        ]
+        category = row["category"] or "unknown"
+        return slice_text(self.transfer_name(row), category, args, _COLOURS.get(category))
+
+    def _ends(self, row: dict[str, Any]) -> list[tuple[str, Any]]:
+        variable = row["variable_id"]
+        return [
+            ("variable", self._variables[variable] if variable is not None else None),
+            ("category", row["category"]),
+            ("bytes", row["num_bytes"]),
+            ("direction", row["direction"]),
+            ("from", self._end(row["src_device_id"], row["src_memory"])),
+            ("to", self._end(row["dst_device_id"], row["dst_memory"])),
+        ]
+
+    def _end(self, device: int | None, memory: str | None) -> str | None:
+        name = self._devices.get(device) if device is not None else None
+        return f"{name} ({memory})" if name and memory else name or memory
+
+    def transfer_name(self, row: dict[str, Any]) -> str:
+        """Return 'conv1/kernel, 2.4 MB': the variable where it is one's value, else the tensor."""
+        variable = row["variable_id"] if row["category"] == "variable" else None
+        name = self._variables[variable] if variable is not None else row["tensor_name"] or "unattributed"
+        size = "size not recorded" if row["num_bytes"] is None else format_bytes(row["num_bytes"])
+        return f"{'rows of ' if row['rows_only'] else ''}{name}, {size}"
+
+    def transfer(self, number: int) -> dict[str, Any]:
+        """Return one row of `transfers` as plain values."""
+        return self._transfers.row(number)
+
+
+class _Columns:
+    """A table read row by row without making all of its rows."""
+
+    def __init__(self, frame: pd.DataFrame) -> None:
+        self._columns = {str(name): _objects(frame[name]) for name in frame.columns}
+
+    def row(self, number: int) -> dict[str, Any]:
+        return {name: values[number] for name, values in self._columns.items()}
+
+
+def _objects(series: pd.Series[Any]) -> list[Any]:
+    values = series.astype("object")
+    plain: list[Any] = values.where(values.notna(), None).tolist()
+    return plain
+
