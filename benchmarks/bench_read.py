@@ -43,7 +43,7 @@ def read_tfplace(path: str) -> Any:
 
 def read_any_text(path: str) -> Any:
     """The reader of any legal text, whatever the text is."""
-    from tfplace.read.textfile import read_any
+    from tfplace.read.text.file import read_any
 
     return read_any(Path(path).read_bytes(), "RunMetadata")
 

@@ -27,8 +27,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from tfplace.model.trace import Trace
-from tfplace.read import normalize as normalize_module
 from tfplace.read.protos import DATA_TYPES, GraphDef, RunMetadata, StepStats, message_class
+from tfplace.read.tables import normalize as normalize_module
 
 EPOCH_US = 1_500_000_000_000_000  # July 2017
 

@@ -6,7 +6,7 @@ import random
 from typing import Any
 
 from tests.text_variants import is_repeated
-from tfplace.read.wire import LENGTH, VARINT, fields, write_varint
+from tfplace.read.binary.wire import LENGTH, VARINT, fields, write_varint
 
 
 def field(number: int, value: int | bytes | str) -> bytes:

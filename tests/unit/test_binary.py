@@ -13,11 +13,11 @@ from hypothesis import strategies as st
 from tests.read_reference import plain_columns, reference_columns
 from tests.text_variants import random_message
 from tests.wire_variants import field, rewritten
-from tfplace.read import columns
-from tfplace.read.binfile import read_binary
-from tfplace.read.lenient import parse_lenient
+from tfplace.read.binary import columns
+from tfplace.read.binary.file import read_binary
+from tfplace.read.binary.wire import WireError, device_block, fields, read_varint, whole_part, write_varint
 from tfplace.read.protos import GraphDef, RunMetadata, StepStats, message_class
-from tfplace.read.wire import WireError, device_block, fields, read_varint, whole_part, write_varint
+from tfplace.read.text.lenient import parse_lenient
 
 KINDS = ("RunMetadata", "StepStats", "GraphDef")
 

@@ -12,11 +12,11 @@ from hypothesis import strategies as st
 
 from tests.read_reference import plain_columns, reference_columns
 from tests.text_variants import random_message, spoil
-from tfplace.read import canonical, graphtext
-from tfplace.read.gate import NotCanonical
 from tfplace.read.protos import GraphDef, RunMetadata, message_class
-from tfplace.read.textfile import read_any, read_plain, read_text
-from tfplace.read.textproto import TextError
+from tfplace.read.text import canonical, graphtext
+from tfplace.read.text.file import read_any, read_plain, read_text
+from tfplace.read.text.gate import NotCanonical
+from tfplace.read.text.tokenizer import TextError
 
 KINDS = ("RunMetadata", "StepStats", "GraphDef")
 pytestmark = pytest.mark.filterwarnings("ignore:invalid escape sequence")  # in protobuf's own reading

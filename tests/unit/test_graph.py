@@ -16,11 +16,11 @@ from tests.builders import (
     run_metadata,
     send,
 )
-from tfplace.read.graph import LONGEST_TEXT, decode_attrs, split_input
-from tfplace.read.normalize import normalize
 from tfplace.read.protos import GraphDef
 from tfplace.read.raw import RawGraph, RawTrace
 from tfplace.read.run_metadata import raw_from_message
+from tfplace.read.tables.graph import LONGEST_TEXT, decode_attrs, split_input
+from tfplace.read.tables.normalize import normalize
 
 
 def placement(*nodes, device=""):

@@ -2,7 +2,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tfplace.read.labels import (
+from tfplace.read.tables.labels import (
     CopyParts,
     OpParts,
     is_copy,

@@ -25,7 +25,7 @@ from tests.builders import (
     stat,
 )
 from tfplace.errors import UsageError
-from tfplace.read.normalize import normalize
+from tfplace.read.tables.normalize import normalize
 
 MATMUL = kernel("y", "MatMul", start=30, duration=5)
 UPLOAD = copy("edge_1_x", "HtoD", 400, start=20, duration=3, memory="Pageable to Device")

@@ -38,11 +38,12 @@ from tests.read_reference import plain_columns, reference_columns
 from tests.text_variants import random_message
 from tests.wire_variants import field
 from tfplace.errors import TfplaceError, UnreadableTraceError, UnsupportedFormatError
-from tfplace.read import columns, source
+from tfplace.read import source
+from tfplace.read.binary import columns
+from tfplace.read.binary.wire import fields
 from tfplace.read.protos import RunMetadata
 from tfplace.read.raw import RawTrace
 from tfplace.read.run_metadata import raw_from_bytes, raw_from_message, read_raw
-from tfplace.read.wire import fields
 
 STEP = run_metadata(
     partitions=[

@@ -11,10 +11,10 @@ from google.protobuf import json_format, text_format
 
 from tests.read_reference import plain_columns, reference_columns
 from tfplace.errors import TfplaceError
-from tfplace.read.gate import NotCanonical
 from tfplace.read.protos import RunMetadata
 from tfplace.read.run_metadata import read_raw
-from tfplace.read.textfile import read_any, read_plain
+from tfplace.read.text.file import read_any, read_plain
+from tfplace.read.text.gate import NotCanonical
 
 # kind in MANIFEST.tsv -> words of the refusal
 REFUSED = {

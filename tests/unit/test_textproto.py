@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from tests.text_variants import Writer, accepted, random_message, spoil
 from tfplace.read.protos import message_class
-from tfplace.read.textproto import TextError, TextResult, parse_text
+from tfplace.read.text.tokenizer import TextError, TextResult, parse_text
 
 KINDS = ("RunMetadata", "StepStats", "GraphDef")
 pytestmark = pytest.mark.filterwarnings("ignore:invalid escape sequence")  # in protobuf's own reading

@@ -36,7 +36,7 @@ def test_bytes_of_one_element(dtype, expected):
 
 
 def test_every_dtype_name_that_a_graph_can_hold_has_a_size_or_has_none_on_purpose():
-    from tfplace.read.graph import DTYPE_NAMES
+    from tfplace.read.tables.graph import DTYPE_NAMES
 
     without = {name for name in DTYPE_NAMES.values() if dtype_bytes(name) is None}
     assert without == {"string", "resource", "variant", "string_ref", "resource_ref", "variant_ref"}

@@ -51,6 +51,42 @@ def report(**options: Any) -> None:
     run_report(**options)
 
 
+@click.command(short_help="Draw what moved, when, and who waited, for Perfetto and chrome://tracing.")
+@traces_argument()
+@click.option(
+    "-o",
+    "--output",
+    metavar="FILE",
+    help="Write there; .gz at the end compresses, '-' is standard output. Needed unless --open is given.",
+)
+@force_option
+@click.option("--steps", metavar="A:B", help="Draw these steps only: A:B, both included; A: or :B or one number.")
+@click.option(
+    "--max-events",
+    type=click.IntRange(min=1),
+    default=500_000,
+    show_default=True,
+    metavar="N",
+    help="Above it, draw whole steps and all transfers, and say what is left out.",
+)
+@click.option("--all", "draw_all", is_flag=True, help="Draw everything, however much a viewer may groan.")
+@accelerator_option
+@click.option("--open", "open_viewer", is_flag=True, help="Show it in Perfetto, served on this machine only.")
+@debug_option
+def timeline(**options: Any) -> None:
+    """Draw what moved, when, and who waited, for Perfetto and chrome://tracing.
+
+    Each device is a process: host threads or launches, then copies by direction, then compute streams. Copies are
+    named after their tensor or variable, with arrows from the producer and to the consumers.
+
+    \b
+    tfplace timeline trace.pbtxt -o timeline.json.gz
+    """
+    from tfplace.cli.timeline import run_timeline  # noqa: PLC0415
+
+    run_timeline(**options)
+
+
 @click.command(short_help="Print one table of a trace.")
 @traces_argument(required=False)
 @click.argument("table", metavar="TABLE", required=False)
@@ -115,4 +151,4 @@ def info(**options: Any) -> None:
     run_info(**options)
 
 
-COMMANDS = {"report": report, "show": show, "info": info, "rules": rules}
+COMMANDS = {"report": report, "timeline": timeline, "show": show, "info": info, "rules": rules}

@@ -52,7 +52,7 @@ NODES = (
     Column("requested_device", TEXT, "device asked for before placement; '' = none asked; null = unknown"),
     Column("colocation_group", TEXT, "the X of _class loc:@X; null = none"),
     Column("source", TEXT, "user's file:line; null = unknown"),
-    Column("attrs", ANY, "dict of the decoded attributes that analyses use (see read/graph.py)"),
+    Column("attrs", ANY, "dict of the decoded attributes that analyses use (see read/tables/graph.py)"),
 )
 
 EDGES = (

@@ -11,7 +11,7 @@ import re
 from typing import Any
 
 from tfplace.model.trace import Note
-from tfplace.read.wire import LENGTH, WireError, fields
+from tfplace.read.binary.wire import LENGTH, WireError, fields
 
 CONTEXT_FIELD = 20100
 _MARK = b"# tfplace:"

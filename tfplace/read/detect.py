@@ -9,8 +9,8 @@ from typing import Any, NamedTuple
 from tfplace.errors import TfplaceError, UnreadableTraceError, UnsupportedFormatError
 from tfplace.names import printable
 from tfplace.read import formats
-from tfplace.read.binkind import binary_kind
-from tfplace.read.wire import LENGTH, WireError, fields
+from tfplace.read.binary.kinds import binary_kind
+from tfplace.read.binary.wire import LENGTH, WireError, fields
 
 _ROOTS = {
     **dict.fromkeys(("step_stats", "cost_graph", "partition_graphs", "function_graphs"), "RunMetadata"),

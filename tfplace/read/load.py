@@ -11,9 +11,9 @@ from pathlib import Path
 from tfplace.errors import TfplaceError, UnreadableTraceError, UnsupportedFormatError, UsageError
 from tfplace.model.trace import Note, Trace
 from tfplace.names import printable
-from tfplace.read.normalize import normalize
 from tfplace.read.raw import RawTrace
 from tfplace.read.run_metadata import read_raw
+from tfplace.read.tables.normalize import normalize
 
 Progress = Callable[[int, int], None]
 

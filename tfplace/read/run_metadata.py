@@ -15,16 +15,16 @@ from tfplace.errors import UnreadableTraceError
 from tfplace.model.trace import Note
 from tfplace.names import printable
 from tfplace.read import formats
-from tfplace.read.binfile import read_binary
+from tfplace.read.binary.file import read_binary
+from tfplace.read.binary.wire import WireError
 from tfplace.read.context import binary_context, text_context
 from tfplace.read.decoded import Decoded, Progress
 from tfplace.read.detect import Content, detect
 from tfplace.read.protos import message_class
 from tfplace.read.raw import RawGraph, RawTrace
 from tfplace.read.source import Source, read_source, unpack
-from tfplace.read.textfile import read_text
-from tfplace.read.textproto import TextError
-from tfplace.read.wire import WireError
+from tfplace.read.text.file import read_text
+from tfplace.read.text.tokenizer import TextError
 
 _LONE_SURROGATE = re.compile("[\ud800-\udfff]")
 

@@ -8,7 +8,9 @@ import os
 import stat
 import sys
 import tempfile
+from collections.abc import Callable
 from pathlib import Path
+from typing import BinaryIO
 
 from tfplace.errors import OutputError
 
@@ -70,23 +72,42 @@ def write_output(text: str, path: str, force: bool = False) -> None:
         sys.stdout.write(text)
         sys.stdout.flush()
         return
-    check_output(path, force)
     data = text.encode("utf-8", errors="backslashreplace")
+
+    def write(out: BinaryIO) -> None:
+        out.write(data)
+
+    stream_output(write, path, force)
+
+
+def stream_output(write: Callable[[BinaryIO], None], path: str, force: bool = False) -> None:
+    """Let `write` fill the file `path`, or stdout where path is '-', piece by piece; the rest as in `write_output`.
+
+    Raises:
+        OutputError: The file exists and `force` is false, or it cannot be written; nothing is left behind.
+        BrokenPipeError: The reader of stdout has gone.
+    """
+    if path == STDOUT:
+        write(sys.stdout.buffer)
+        sys.stdout.buffer.flush()
+        return
+    check_output(path, force)
     try:
         target = Path(os.path.realpath(path))
         if target.exists() and not target.is_file():
-            target.write_bytes(data)  # /dev/null, a named pipe
+            with target.open("wb") as out:  # /dev/null, a named pipe
+                write(out)
         else:
-            _write_and_rename(data, target)
+            _write_and_rename(write, target)
     except OSError as error:
         raise _cannot_write(path, error) from error
 
 
-def _write_and_rename(data: bytes, target: Path) -> None:
+def _write_and_rename(write: Callable[[BinaryIO], None], target: Path) -> None:
     handle, temporary = tempfile.mkstemp(dir=target.parent, prefix=".tfplace-", suffix=".tmp")
     try:
         with os.fdopen(handle, "wb") as file:
-            file.write(data)
+            write(file)
             file.flush()
             os.fsync(file.fileno())
         Path(temporary).chmod(_mode_for(target))

@@ -55,7 +55,9 @@ def _levels(start: Int, lasts: Int, rate: Int) -> tuple[Int, npt.NDArray[np.floa
     return at[changed], level[changed].astype(np.float64)
 
 
-def busy_counters(analysis: Analysis, pids: dict[int, int], windows: Sequence[tuple[int, int]], zero_ns: int) -> list[Counter]:
+def busy_counters(
+    analysis: Analysis, pids: dict[int, int], windows: Sequence[tuple[int, int]], zero_ns: int
+) -> list[Counter]:
     """Return the share of time in which at least one kernel ran, per GPU, in equal parts of each step.
 
     Only for GPUs whose kernels were timed; a simulated GPU, or a CPU that plays one, has no such share.

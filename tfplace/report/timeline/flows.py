@@ -166,9 +166,7 @@ def _bind(slices: Slices, source: Int, target: Int, label: Int, names: list[tupl
     good = (leave >= begins) & (leave <= arrive) & alone_at_start[target] & (source != target)
     good &= ~has_inner[source] | alone_at_start[source]
     kept: Callable[[Int], Any] = lambda values: values[good]  # noqa: E731
-    return Arrows(
-        kept(source), kept(target), kept(leave), kept(arrive), kept(label), names, dropped=int((~good).sum())
-    )
+    return Arrows(kept(source), kept(target), kept(leave), kept(arrive), kept(label), names, dropped=int((~good).sum()))
 
 
 def on_top(slices: Slices) -> tuple[npt.NDArray[np.bool_], npt.NDArray[np.bool_]]:

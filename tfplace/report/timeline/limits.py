@@ -49,9 +49,7 @@ def limit_events(timeline: Timeline, always: Bool, max_events: int) -> tuple[Tim
     room = max_events - (total - int(cost[~always].sum()))
     choice = choose_slices(slices, always, cost, room, timeline.step_names)
     new_number = np.where(choice.keep, np.cumsum(choice.keep) - 1, NONE)
-    smaller = replace(
-        timeline, slices=slices.take(np.flatnonzero(choice.keep)), arrows=keep_arrows(arrows, new_number)
-    )
+    smaller = replace(timeline, slices=slices.take(np.flatnonzero(choice.keep)), arrows=keep_arrows(arrows, new_number))
     remedy = (
         f"The limit is {count_of(max_events, 'event')}, the whole makes {total:,}: "
         "--steps A:B draws other steps, --max-events N more, --all everything."

@@ -83,9 +83,7 @@ class EventTexts:
         if text is None:
             if len(self._known) >= _REMEMBERED:
                 self._known.clear()
-            text = self._known[number] = (
-                self._event(number) if number < self._base else self._copy(number - self._base)
-            )
+            text = self._known[number] = self._event(number) if number < self._base else self._copy(number - self._base)
         return text
 
     def _event(self, number: int) -> str:
@@ -171,4 +169,3 @@ def _objects(series: pd.Series[Any]) -> list[Any]:
     values = series.astype("object")
     plain: list[Any] = values.where(values.notna(), None).tolist()
     return plain
-

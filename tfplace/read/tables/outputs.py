@@ -10,8 +10,8 @@ import numpy.typing as npt
 import pandas as pd
 
 from tfplace.model import schema
-from tfplace.read.graph import DTYPE_NAMES, NodeRows
 from tfplace.read.raw import RawStepStats
+from tfplace.read.tables.graph import DTYPE_NAMES, NodeRows
 from tfplace.units import dtype_bytes, shape_bytes
 
 # ops whose output 0 has the type that this attribute names

@@ -9,8 +9,8 @@ from collections.abc import Iterator
 
 from google.protobuf import text_format
 
-from tfplace.read.textkinds import unescape
-from tfplace.read.textsyntax import CLOSERS, CLOSING, EXPLAIN, Fault, Item, list_elements, string_bodies
+from tfplace.read.text.kinds import unescape
+from tfplace.read.text.syntax import CLOSERS, CLOSING, EXPLAIN, Fault, Item, list_elements, string_bodies
 
 _FIRST, _AFTER, _NEXT = "]0", "]1", "]2"  # an open list: nothing yet, after an element, after a comma
 

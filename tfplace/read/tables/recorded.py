@@ -11,8 +11,8 @@ from typing import Any
 import pandas as pd
 
 from tfplace.errors import UsageError
-from tfplace.read.devices import Devices
-from tfplace.read.graph import NodeRows
+from tfplace.read.tables.devices import Devices
+from tfplace.read.tables.graph import NodeRows
 
 
 def _dicts(value: Any) -> list[dict[str, Any]]:

@@ -11,12 +11,12 @@ from functools import cache
 
 import numpy as np
 
-from tfplace.read.gate import Lines, NotCanonical
-from tfplace.read.linekeys import LineKeys
-from tfplace.read.parts import Ints, Outputs, Parts
+from tfplace.read.binary.parts import Ints, Outputs, Parts
 from tfplace.read.protos import DATA_TYPES, StepStats, message_class
 from tfplace.read.raw import TIME_FIELDS, RawStepStats
-from tfplace.read.textproto import TextError, parse_text
+from tfplace.read.text.gate import Lines, NotCanonical
+from tfplace.read.text.linekeys import LineKeys
+from tfplace.read.text.tokenizer import TextError, parse_text
 
 _CHUNK = 1 << 19  # bytes at once: the arrays of a chunk stay in the processor's cache
 _SHAPE_DEPTH = 4  # dev_stats, node_stats, output, tensor_description, shape

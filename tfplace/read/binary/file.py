@@ -6,11 +6,11 @@ from typing import Any
 
 from google.protobuf.message import DecodeError
 
-from tfplace.read.columns import read_blocks
+from tfplace.read.binary.columns import read_blocks
+from tfplace.read.binary.wire import LENGTH, DeviceBlock, WireError, WireField, device_block, fields, whole_part
 from tfplace.read.decoded import Decoded, Progress
-from tfplace.read.lenient import parse_lenient
 from tfplace.read.protos import message_class
-from tfplace.read.wire import LENGTH, DeviceBlock, WireError, WireField, device_block, fields, whole_part
+from tfplace.read.text.lenient import parse_lenient
 
 _STEP_STATS, _DEV_STATS = 1, 1
 

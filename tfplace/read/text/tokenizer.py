@@ -21,10 +21,11 @@ from itertools import islice, pairwise
 from operator import length_hint
 from typing import Any
 
+from tfplace.read.binary.wire import DeviceBlock
 from tfplace.read.protos import RunMetadata, message_class
-from tfplace.read.textkinds import MESSAGE, STRING, TEXTUAL, Field, Kind, kinds_of, unescape
-from tfplace.read.textskip import Skipper
-from tfplace.read.textsyntax import (
+from tfplace.read.text.kinds import MESSAGE, STRING, TEXTUAL, Field, Kind, kinds_of, unescape
+from tfplace.read.text.skip import Skipper
+from tfplace.read.text.syntax import (
     CLOSERS,
     CLOSING,
     EXPLAIN,
@@ -36,7 +37,6 @@ from tfplace.read.textsyntax import (
     list_elements,
     string_bodies,
 )
-from tfplace.read.wire import DeviceBlock
 
 _CUT = re.compile(rb"\n[ \t\r]*(?:[}>]|[A-Za-z_][0-9A-Za-z_]*[ \t]*[:{<])")
 _REPLACED = re.compile('"[^"\\n]*\ufffd[^"\\n]*"')

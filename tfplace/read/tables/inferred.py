@@ -13,11 +13,11 @@ import numpy as np
 import pandas as pd
 
 from tfplace.names import strip_suffix
-from tfplace.read import labels
-from tfplace.read.devices import Devices
-from tfplace.read.graph import NodeRows, split_input
-from tfplace.read.lanes import NODES, OP, Rows
 from tfplace.read.raw import RawStepStats
+from tfplace.read.tables import labels
+from tfplace.read.tables.devices import Devices
+from tfplace.read.tables.graph import NodeRows, split_input
+from tfplace.read.tables.lanes import NODES, OP, Rows
 
 GRAPH = "inferred"
 NOT_NODES = frozenset({"_SOURCE", "_SINK"})  # every partition has them; they compute nothing

@@ -9,8 +9,8 @@ import pandas as pd
 
 from tfplace.model.trace import Note
 from tfplace.names import printable
-from tfplace.read.graph import NodeRows
 from tfplace.read.raw import RawTrace
+from tfplace.read.tables.graph import NodeRows
 
 _REF_VARIABLES = frozenset({"VariableV2", "Variable", "TemporaryVariable"})
 # GraphDef versions up to this one were written before any TensorFlow 2 release, previews included

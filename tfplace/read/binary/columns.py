@@ -16,10 +16,10 @@ import numpy as np
 import numpy.typing as npt
 from google.protobuf.message import DecodeError
 
-from tfplace.read.parts import NONE, Ints, Outputs, Parts, Texts
+from tfplace.read.binary.parts import NONE, Ints, Outputs, Parts, Texts
+from tfplace.read.binary.wire import DeviceBlock, WireError
 from tfplace.read.protos import lenient_class
 from tfplace.read.raw import TIME_FIELDS, RawStepStats
-from tfplace.read.wire import DeviceBlock, WireError
 
 Words = npt.NDArray[np.uint64]
 

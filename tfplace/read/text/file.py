@@ -5,14 +5,14 @@ from __future__ import annotations
 import re
 from collections import Counter
 
-from tfplace.read.canonical import read_canonical
-from tfplace.read.columns import read_blocks
+from tfplace.read.binary.columns import read_blocks
 from tfplace.read.decoded import Decoded, Progress
-from tfplace.read.gate import NotCanonical
-from tfplace.read.graphtext import GraphText
-from tfplace.read.lenient import parse_lenient
 from tfplace.read.protos import message_class
-from tfplace.read.textproto import parse_text
+from tfplace.read.text.canonical import read_canonical
+from tfplace.read.text.gate import NotCanonical
+from tfplace.read.text.graphtext import GraphText
+from tfplace.read.text.lenient import parse_lenient
+from tfplace.read.text.tokenizer import parse_text
 
 _LINE = re.compile(rb"([A-Za-z_]\w*)(?: \{|: [^\n]*)\n|(?:#[^\n]*)?\n")
 

@@ -12,17 +12,17 @@ import pandas as pd
 from tfplace.errors import UsageError
 from tfplace.model import schema
 from tfplace.model.trace import Note, Trace
-from tfplace.read.devices import Devices, find_devices
-from tfplace.read.events import EdgeEnds, FileEvents, NodeIndex, read_events
-from tfplace.read.graph import NodeRows, PlacedGraph, choose_graphs, graph_requests, read_graphs
-from tfplace.read.inferred import infer_nodes
-from tfplace.read.labels import parse_recv_tensor
-from tfplace.read.lanes import Lanes, Rows, classify, read_lanes
-from tfplace.read.outputs import merge_outputs, outputs_from_attrs, outputs_from_stats
-from tfplace.read.quality import count_notes, find_era, merge_notes, traced_devices, untraced_notes
 from tfplace.read.raw import RawStepStats, RawTrace
-from tfplace.read.recorded import add_requests, choose_accelerators, find_lines
-from tfplace.read.steps import assign_steps, file_step, recorded_steps, steps_table
+from tfplace.read.tables.devices import Devices, find_devices
+from tfplace.read.tables.events import EdgeEnds, FileEvents, NodeIndex, read_events
+from tfplace.read.tables.graph import NodeRows, PlacedGraph, choose_graphs, graph_requests, read_graphs
+from tfplace.read.tables.inferred import infer_nodes
+from tfplace.read.tables.labels import parse_recv_tensor
+from tfplace.read.tables.lanes import Lanes, Rows, classify, read_lanes
+from tfplace.read.tables.outputs import merge_outputs, outputs_from_attrs, outputs_from_stats
+from tfplace.read.tables.quality import count_notes, find_era, merge_notes, traced_devices, untraced_notes
+from tfplace.read.tables.recorded import add_requests, choose_accelerators, find_lines
+from tfplace.read.tables.steps import assign_steps, file_step, recorded_steps, steps_table
 
 YEAR_NS = 366 * 24 * 3600 * 1_000_000_000
 

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import islice
 
+from tfplace.read.binary.wire import FIXED64, LENGTH, VARINT, WireError, WireField, fields
 from tfplace.read.formats import (
     INPUT_PIPELINE,
     KERNEL_STATS,
@@ -22,7 +23,6 @@ from tfplace.read.formats import (
     XSPACE,
     Format,
 )
-from tfplace.read.wire import FIXED64, LENGTH, VARINT, WireError, WireField, fields
 
 _SAMPLE = 8  # fields of a message that are looked at
 _ANY_OF_PROFILER = b"type.googleapis.com/tensorflow.profiler."

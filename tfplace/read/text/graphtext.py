@@ -16,11 +16,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from tfplace.read.gate import NotCanonical
+from tfplace.read.binary.wire import LENGTH, write_varint
 from tfplace.read.protos import message_class
-from tfplace.read.textkinds import MESSAGE, Kind
-from tfplace.read.textproto import TextError, all_kinds, parse_text
-from tfplace.read.wire import LENGTH, write_varint
+from tfplace.read.text.gate import NotCanonical
+from tfplace.read.text.kinds import MESSAGE, Kind
+from tfplace.read.text.tokenizer import TextError, all_kinds, parse_text
 
 _PARTED = {"GraphDef", "NodeDef", "FunctionDef", "FunctionDefLibrary", "RunMetadata.FunctionGraphs"}
 _UNKNOWN = re.compile(

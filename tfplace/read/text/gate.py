@@ -14,9 +14,9 @@ import re
 import numpy as np
 import numpy.typing as npt
 
-from tfplace.read.linekeys import NOT_A_KEY, LineKeys
-from tfplace.read.parts import Ints
-from tfplace.read.textkinds import BOOL, ENUM, INT, MESSAGE, STRING, unescape
+from tfplace.read.binary.parts import Ints
+from tfplace.read.text.kinds import BOOL, ENUM, INT, MESSAGE, STRING, unescape
+from tfplace.read.text.linekeys import NOT_A_KEY, LineKeys
 
 _ROOM = 64  # bytes behind the text, for whole words
 _DEEPEST = 12

@@ -11,10 +11,10 @@ import numpy.typing as npt
 import pandas as pd
 
 from tfplace.names import parse_device
-from tfplace.read import labels
-from tfplace.read.clocks import Times
-from tfplace.read.devices import Devices
 from tfplace.read.raw import RawStepStats
+from tfplace.read.tables import labels
+from tfplace.read.tables.clocks import Times
+from tfplace.read.tables.devices import Devices
 
 KINDS = ("op", "kernel", "memcpy", "memset", "sync", "runtime", "annotation")
 OP, KERNEL, MEMCPY, MEMSET, SYNC, RUNTIME, ANNOTATION = range(len(KINDS))

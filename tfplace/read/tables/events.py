@@ -13,13 +13,13 @@ import pandas as pd
 from tfplace.model import schema
 from tfplace.model.trace import Note
 from tfplace.names import edge_producer
-from tfplace.read import lanes as lane_module
-from tfplace.read.clocks import offsets, read_times
-from tfplace.read.devices import Devices
-from tfplace.read.graph import NodeRows
-from tfplace.read.labels import CopyParts, parse_op_label
-from tfplace.read.lanes import KERNEL, KINDS, NODES, OP, RUNTIME, Copies, Lanes, Rows, Subjects
 from tfplace.read.raw import RawStepStats
+from tfplace.read.tables import lanes as lane_module
+from tfplace.read.tables.clocks import offsets, read_times
+from tfplace.read.tables.devices import Devices
+from tfplace.read.tables.graph import NodeRows
+from tfplace.read.tables.labels import CopyParts, parse_op_label
+from tfplace.read.tables.lanes import KERNEL, KINDS, NODES, OP, RUNTIME, Copies, Lanes, Rows, Subjects
 
 Int = npt.NDArray[np.int64]
 

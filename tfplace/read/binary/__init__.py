@@ -1,0 +1,1 @@
+"""Wire format to columns and messages."""

@@ -1,0 +1,1 @@
+"""Text format to columns and messages: a fast path for canonical text, a tokenizer for any other."""
