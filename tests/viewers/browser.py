@@ -100,26 +100,26 @@ def catapult_picture(timeline: Path, picture: Path) -> dict[str, Any]:
     viewer = next(folder.glob("v*/assets/catapult_trace_viewer.html"))
     with _served(viewer.parent) as home, page(home) as tab:
         tab.goto(f"{home}/{viewer.name}")
-        tab.wait_for_function("() => typeof window.tr === 'object' && Boolean(tr.importer) && typeof tr.importer.Import === 'function'")
-        result: dict[str, Any] = tab.evaluate(_IMPORT, base64.b64encode(text).decode())
-        tab.wait_for_timeout(500)
+        tab.wait_for_function(
+            "() => typeof window.tr === 'object' && Boolean(tr.importer) && typeof tr.importer.Import === 'function'"
+        )
+        tab.evaluate(_IMPORT, base64.b64encode(text).decode())
+        tab.wait_for_function("window.outcome", timeout=60_000)
+        result: dict[str, Any] = tab.evaluate("window.outcome")
+        tab.wait_for_timeout(1500)
         tab.screenshot(path=str(picture))
         return result
 
 
-_IMPORT = """async (encoded) => {
+# the promise is kept in the page: one that only the caller waits for may be collected as garbage
+_IMPORT = """(encoded) => {
+const load = async () => {
   const bytes = Uint8Array.from(atob(encoded), c => c.charCodeAt(0));
   const text = new TextDecoder().decode(bytes);
   const model = new tr.Model();
   const importer = new tr.importer.Import(model);
   await importer.importTracesWithProgressDialog([text]);
-  document.body.innerHTML = '';
-  const view = document.createElement('tr-ui-timeline-view');
-  view.style.height = '100%';
-  document.body.style.height = '100vh';
-  document.body.appendChild(view);
-  view.globalMode = true;
-  view.model = model;
+  document.querySelector('x-profiling-view').setActiveTrace('timeline', text);
   let slices = 0, instants = 0, counters = 0;
   for (const process of model.getAllProcesses()) {
     for (const tid in process.threads) {
@@ -136,6 +136,9 @@ _IMPORT = """async (encoded) => {
     slices, counters, flows: model.flowEvents.length,
     processes: model.getAllProcesses().map(p => p.name),
   };
+};
+window.loading = load().then(
+  outcome => { window.outcome = outcome; }, error => { window.outcome = {error: String(error.stack || error)}; });
 }"""
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import cached_property
 
 import pandas as pd
 
@@ -46,7 +47,7 @@ class Analysis:
     exposed_copy_ns: float | None
     notes: tuple[Note, ...] = ()
 
-    @property
+    @cached_property
     def accelerators(self) -> pd.DataFrame:
         """Rows of `trace.devices` whose role is device."""
         rows: pd.DataFrame = self.trace.devices[self.trace.devices["role"] == "device"]

@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from tfplace.model.rows import python_rows
 from tfplace.model.trace import Trace
 
 SEND_OPS = frozenset({"_Send", "_HostSend"})
@@ -86,12 +87,9 @@ class Dataflow:
         self, trace: Trace
     ) -> dict[tuple[int, int], tuple[str | None, str | None, int | None, str | None]]:
         outputs = trace.outputs
-        columns = []
-        for column in ("dtype", "shape", "num_bytes", "allocator"):
-            values = outputs[column].astype("object")
-            columns.append(values.where(values.notna(), None).tolist())
         keys = zip(outputs["node_id"].tolist(), outputs["slot"].tolist(), strict=True)
-        return dict(zip(keys, zip(*columns, strict=True), strict=True))
+        values = python_rows(outputs[["dtype", "shape", "num_bytes", "allocator"]])
+        return dict(zip(keys, values, strict=True))
 
     def _pair_key(self, node: int) -> PairKey:
         attrs = self.attrs[node]

@@ -19,6 +19,7 @@ from tfplace.analyze.inferred import ends_of_named_copy, ends_of_op_copy
 from tfplace.analyze.pairs import HostDevices
 from tfplace.analyze.variables import Variable
 from tfplace.model import schema
+from tfplace.model.rows import python_rows
 from tfplace.model.trace import Trace
 
 Row = dict[str, Any]
@@ -42,15 +43,6 @@ class Copy:
     op: str | None
 
 
-def _plain(frame: pd.DataFrame) -> list[tuple[Any, ...]]:
-    """Return rows as Python tuples with None for null."""
-    columns = []
-    for column in frame.columns:
-        values = frame[column].astype("object")
-        columns.append(values.where(values.notna(), None).tolist())
-    return list(zip(*columns, strict=True))
-
-
 def read_copies(trace: Trace) -> list[Copy]:
     """Return the copies in order of start, then event."""
     if trace.copies.empty:
@@ -60,7 +52,7 @@ def read_copies(trace: Trace) -> list[Copy]:
     merged = merged.sort_values(["start_ns", "event_id"])
     names = ["event_id", "step_id", "start_ns", "end_ns", "device_id", "direction", "num_bytes"]
     names += ["src_memory", "dst_memory", "edge_name", "node_name", "op"]
-    return [Copy(*row) for row in _plain(merged[names])]
+    return [Copy(*row) for row in python_rows(merged[names])]
 
 
 class _Joiner:

@@ -37,15 +37,6 @@ class Cost:
     confidence: str
 
 
-def records(frame: pd.DataFrame) -> list[Row]:
-    """Return rows as dicts of Python values with None for null."""
-    columns = {}
-    for column in frame.columns:
-        values = frame[column].astype("object")
-        columns[str(column)] = values.where(values.notna(), None).tolist()
-    return [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
-
-
 def require_accelerator(analysis: Analysis) -> None:
     """Raise Skip where no GPU takes part: then nothing crosses a bus."""
     if analysis.accelerators.empty:

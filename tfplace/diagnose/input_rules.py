@@ -14,6 +14,7 @@ from tfplace.diagnose import advice, facts, words
 from tfplace.diagnose.facts import Cost, Row
 from tfplace.diagnose.rule import Finding, Skip
 from tfplace.diagnose.thresholds import Thresholds
+from tfplace.model.rows import python_records
 from tfplace.units import format_bytes
 
 _SLICES = frozenset({"Slice", "StridedSlice", "Gather", "GatherV2", "GatherNd", "DynamicSlice"})
@@ -31,7 +32,7 @@ def _is_feed(analysis: Analysis, row: Row) -> bool:
 
 def _inputs(analysis: Analysis, *, fed: bool) -> pd.DataFrame:
     rows = facts.crossings(analysis, "H2D", category="input")
-    return facts.where(rows, [_is_feed(analysis, row) == fed for row in facts.records(rows)])
+    return facts.where(rows, [_is_feed(analysis, row) == fed for row in python_records(rows)])
 
 
 def _matters(analysis: Analysis, thresholds: Thresholds, rows: pd.DataFrame, cost: Cost, least_share: float) -> bool:
@@ -260,7 +261,7 @@ def prefetch_ineffective(analysis: Analysis, thresholds: Thresholds) -> Iterator
     after = _host_datasets_after(analysis, staged)
     generators = [n for n, op in enumerate(flow.op) if op == "GeneratorDataset" and not flow.on_device[n]]
     rows = facts.crossings(analysis, "H2D")
-    rows = facts.where(rows, [_may_be_staged(analysis, row) for row in facts.records(rows)])
+    rows = facts.where(rows, [_may_be_staged(analysis, row) for row in python_records(rows)])
     cost = facts.cost_of(analysis, thresholds, rows)
     share = facts.share_of_step(analysis, cost.ns) if cost.basis == "measured" else None
     exposed = share is not None and share >= thresholds.prefetch_exposed_share

@@ -18,6 +18,7 @@ from tfplace.diagnose.facts import Cost
 from tfplace.diagnose.islands import Island, Islands, find_islands
 from tfplace.diagnose.rule import Finding
 from tfplace.diagnose.thresholds import Thresholds
+from tfplace.model.rows import python_records
 
 _PLUMBING = ops.SIZE_KEEPING | {"Const", "NoOp"}
 
@@ -164,7 +165,7 @@ def _detail(analysis: Analysis, group: _Group, own: list[int], cost: Cost) -> st
             "after it."
         )
     else:
-        why = facts.records(facts.where(analysis.reasons, facts.has_value(analysis.reasons, "node_id", own)))
+        why = python_records(facts.where(analysis.reasons, facts.has_value(analysis.reasons, "node_id", own)))
         reasons = facts.distinct(row["detail"] for row in why) or ["the trace does not tell why"]
         cause = f"Why it is on the host: {words.listing((words.name(r, 200) for r in reasons), 3)}."
     return (

@@ -13,6 +13,7 @@ from tfplace.diagnose import advice, facts, words
 from tfplace.diagnose.facts import Row
 from tfplace.diagnose.rule import Finding, Skip
 from tfplace.diagnose.thresholds import Thresholds
+from tfplace.model.rows import python_records
 from tfplace.names import parse_device
 
 _INPUT_REASONS = frozenset({"input-pipeline", "feed-or-fetch"})
@@ -101,7 +102,7 @@ def colocated_to_cpu(analysis: Analysis, thresholds: Thresholds) -> Iterator[Fin
     held = reasons[reasons["reason"] == "colocation"]
     groups: dict[str, list[Row]] = defaultdict(list)
     names = analysis.trace.nodes["colocation_group"].astype("object").tolist()
-    for row in facts.records(held):
+    for row in python_records(held):
         group = names[row["node_id"]]
         groups[group if isinstance(group, str) else analysis.flow.name[row["node_id"]]].append(row)
     for group, rows in sorted(groups.items()):
@@ -148,7 +149,7 @@ def request_not_honoured(analysis: Analysis, thresholds: Thresholds) -> Iterator
     ]  # fmt: skip
     if not moved:
         return
-    why = {row["node_id"]: str(row["detail"]) for row in facts.records(analysis.reasons)}
+    why = {row["node_id"]: str(row["detail"]) for row in python_records(analysis.reasons)}
     rows = facts.crossings(analysis, "H2D")
     rows = facts.where(rows, facts.has_value(rows, "producer_node_id", moved))
     cost = facts.cost_of(analysis, thresholds, rows)
@@ -209,7 +210,7 @@ def xla_hides_placement(analysis: Analysis, thresholds: Thresholds) -> Iterator[
     if not clusters:
         return
     inside = set(clusters)
-    taken = [row for row in facts.records(analysis.variables) if inside.intersection(row["readers"] or ())]
+    taken = [row for row in python_records(analysis.variables) if inside.intersection(row["readers"] or ())]
     hosts = [row for row in taken if row["device_id"] is not None and flow.device[row["node_id"]] >= 0]
     hosts = [row for row in hosts if row["node_id"] is not None and not flow.on_device[row["node_id"]]]
     lines = [words.node(analysis, n) + f" on {words.device(analysis, _at(flow.device[n]))}" for n in clusters]

@@ -13,6 +13,7 @@ from tfplace.diagnose import advice, facts, words
 from tfplace.diagnose.facts import Row
 from tfplace.diagnose.rule import Finding, Skip
 from tfplace.diagnose.thresholds import Thresholds
+from tfplace.model.rows import python_records
 
 _HOST_ONLY = frozenset({"int32", "string", "resource", "variant"})
 _SPARSE_UPDATE = ("Sparse", "Scatter")
@@ -72,7 +73,7 @@ def _variable_lines(analysis: Analysis, variables: list[Row], column: str) -> tu
 
 
 def _by_bytes(variables: pd.DataFrame, column: str) -> list[Row]:
-    return sorted(facts.records(variables), key=lambda row: (-(row[column] or 0), row["name"]))
+    return sorted(python_records(variables), key=lambda row: (-(row[column] or 0), row["name"]))
 
 
 def variable_on_cpu(analysis: Analysis, thresholds: Thresholds) -> Iterator[Finding]:

@@ -8,7 +8,8 @@ from collections.abc import Iterable, Sequence
 import pandas as pd
 
 from tfplace.analyze.analysis import Analysis
-from tfplace.diagnose.facts import Row, count_text, distinct, records
+from tfplace.diagnose.facts import Row, count_text, distinct
+from tfplace.model.rows import python_records
 from tfplace.names import printable
 from tfplace.units import format_bytes, format_ns
 
@@ -92,7 +93,7 @@ def fix(analysis: Analysis, tf2: str, tf1: str = "") -> str:
 def transfer_lines(analysis: Analysis, rows: pd.DataFrame, *, timed: bool) -> tuple[str, ...]:
     """Return one evidence line per distinct edge, or copy without an edge: most bytes per step first."""
     groups: dict[tuple[object, ...], list[Row]] = {}
-    for row in records(rows):
+    for row in python_records(rows):
         key = (row["tensor_name"], row["edge_name"], row["direction"], row["src_device_id"], row["dst_device_id"])
         groups.setdefault(key, []).append(row)
     lines = [_transfer_line(analysis, group, timed) for group in groups.values()]

@@ -9,18 +9,18 @@ from typing import Any
 import pandas as pd
 from pandas.api.extensions import ExtensionDtype
 
+from tfplace.model.rows import python_values
+
 
 def plain_column(series: pd.Series[Any]) -> list[Any]:
     """Return the values of a column as int, float, bool, str, list, dict or None.
 
     Missing values and not-a-number become None; tuples become lists.
     """
-    if isinstance(series.dtype, ExtensionDtype):
-        values: list[Any] = series.array.to_numpy(dtype=object, na_value=None).tolist()
-        return [plain_value(value) for value in values] if series.dtype.kind == "f" else values
-    if series.dtype.kind in "biu":
-        return series.tolist()
-    return [plain_value(value) for value in series.tolist()]
+    values = python_values(series)
+    if series.dtype.kind in "biu" or (isinstance(series.dtype, ExtensionDtype) and series.dtype.kind != "f"):
+        return values
+    return [plain_value(value) for value in values]
 
 
 def plain_value(value: Any) -> Any:
