@@ -34,14 +34,13 @@ def test_ci_finds_its_two_commands() -> None:
 def test_commands_of_the_readme_parse(line: str) -> None:
     words = shlex.split(line, comments=True)[1:]
     words = ["traces/input_feed.pbtxt" if w.endswith((".pb", ".pbtxt")) else w for w in words]
-    if "CPU:1" not in words:
+    if words[0] not in ("record", "simulate", "timeline"):  # those have tests of their own
         done = CliRunner().invoke(cli, words)
         assert done.exit_code == 0, done.output
 
 
 def test_readme_shows_every_command() -> None:
-    shown = {shlex.split(line, comments=True)[1] for line in SHELL}
-    assert shown == set(commands())
+    assert {name for name in commands() if f"tfplace {name} " not in README} == set()
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda p: p.relative_to(ROOT).as_posix())

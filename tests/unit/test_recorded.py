@@ -72,3 +72,15 @@ def test_nodes_get_the_line_that_made_them() -> None:
 def test_what_does_not_fit_is_passed_over(context: dict[str, Any]) -> None:
     variables = analyze(load(step_function(), context=context)).variables
     assert variables["name"].tolist() == ["argument 3 (float32 [64,10])"]
+
+
+def test_what_capture_noted_reaches_the_notes() -> None:
+    stored = {
+        "notes": [{"slug": "late-attach", "text": "The function had run before.", "count": 2}, {"text": 3}, None],
+        "faults": ["profiler stop: OSError"],
+        "simulated": "2 x Simulated GPU",
+    }
+    notes = {note.slug: (note.text, note.count) for note in load(step_function(), context=stored).notes}
+    assert notes["late-attach"] == ("The function had run before.", 2)
+    assert "profiler stop: OSError" in notes["capture-fault"][0]
+    assert "simulated" in notes["simulated-edge-copies"][0]

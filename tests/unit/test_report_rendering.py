@@ -293,10 +293,10 @@ def test_counts_and_lists_read_well():
 def test_cost_phrases_name_their_basis():
     estimated = samples.finding()
     measured = samples.finding(cost_basis="measured", bytes_per_step=None, cost_ns_per_step=4e5)
-    assert cost_phrase(estimated, 16.0) == "4.0 kB a step, less than 0.001 ms (estimate at 16 GB/s)"
-    assert time_phrase(measured, 12.0) == cost_phrase(measured, 12.0) == "0.4 ms a step (measured)"
-    assert cost_phrase(samples.finding(cost_ns_per_step=None), 12.0) == "4.0 kB a step"
-    assert cost_phrase(samples.finding(cost_ns_per_step=None, bytes_per_step=None), 12.0) is None
+    assert cost_phrase(estimated) == "4.0 kB a step, less than 0.001 ms (estimate)"
+    assert time_phrase(measured) == cost_phrase(measured) == "0.4 ms a step (measured)"
+    assert cost_phrase(samples.finding(cost_ns_per_step=None)) == "4.0 kB a step"
+    assert cost_phrase(samples.finding(cost_ns_per_step=None, bytes_per_step=None)) is None
 
 
 def test_names_give_way_in_a_narrow_terminal():

@@ -253,8 +253,7 @@ def test_rules_keep_their_order_and_reasons():
 
 def test_verdict_is_the_first_finding_with_its_cost():
     assert summary().verdict == (
-        "1 variable (4.0 kB) is copied from CPU:0 to GPU:0 in every step, "
-        "less than 0.001 ms a step (estimate at 12 GB/s)."
+        "1 variable (4.0 kB) is copied from CPU:0 to GPU:0 in every step, less than 0.001 ms a step (estimate)."
     )
 
 
@@ -297,7 +296,7 @@ def weights_and_gradients(**back):
 def test_weights_up_and_gradients_back_are_one_sentence():
     assert summary(outcomes=weights_and_gradients()).verdict == (
         "2 variables (4.0 MB) on CPU:0 are copied to GPU:0 in every step, and their gradients back: "
-        "8.0 MB over the bus, about 0.667 ms a step (estimate at 12 GB/s)."
+        "8.0 MB over the bus, about 0.667 ms a step (estimate)."
     )
 
 

@@ -9,6 +9,7 @@ from tests.builders import (
     GPU0,
     GPU1,
     copy,
+    function_graphs,
     gpu_lanes,
     graph,
     lane,
@@ -20,6 +21,7 @@ from tests.builders import (
     rows,
     run_metadata,
     send,
+    stat,
 )
 from tfplace.analyze.analysis import Analysis
 from tfplace.analyze.study import analyze
@@ -109,8 +111,6 @@ def test_edges_without_copies_keep_their_bytes_and_say_so() -> None:
 
 def test_nameless_copies_join_by_direction_and_size_in_order() -> None:
     label = "MemcpyH2D kind_src:pageable kind_dst:device size:{} dest:0 async:1"
-    from tests.builders import stat
-
     copies = [
         stat("MemcpyH2D", 5, 4, label.format(10240)),
         stat("MemcpyH2D", 10, 4, label.format(32768)),
@@ -130,8 +130,6 @@ def test_nameless_copies_join_by_direction_and_size_in_order() -> None:
 
 
 def test_more_nameless_copies_than_edges_are_not_guessed() -> None:
-    from tests.builders import stat
-
     label = "MemcpyH2D kind_src:pageable kind_dst:device size:10240 dest:0 async:1"
     transfers = study(training_step([stat("MemcpyH2D", 5, 1, label), stat("MemcpyH2D", 7, 1, label)])).transfers
     assert "order" not in set(transfers["join"])
@@ -247,3 +245,17 @@ def test_without_graphs_the_copy_name_and_the_labels_tell_the_ends() -> None:
     [row] = rows(analysis.transfers, "tensor_name", "category", "evidence", "edge_name", "consumer_node_ids")
     assert row[:4] == ("IteratorGetNext", "input", "memcpy", "edge_81_IteratorGetNext")
     assert named(analysis, row[4]) == ["dense/MatMul"]
+
+
+def test_an_array_handed_to_a_function_is_known_by_its_size_alone() -> None:
+    gpu = graph(
+        GPU0,
+        node("x", "_Arg", T="float32", index=0, _output_shapes=["[32,512]"]),
+        node("y", "Neg", "x", T="float32"),
+    )
+    label = "MemcpyH2D kind_src:pageable kind_dst:device size:65536 dest:0 async:1"
+    nameless = stat("MemcpyH2D", 5, 4, label)
+    analysis = study(run_metadata((), gpu_lanes(0, copies=[nameless]), [function_graphs([gpu])]))
+    [row] = rows(analysis.transfers, "tensor_name", "category", "evidence", "join", "consumer_node_ids")
+    assert row[:4] == ("x", "input", "memcpy", "order")
+    assert named(analysis, row[4]) == ["y"]

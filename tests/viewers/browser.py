@@ -56,70 +56,71 @@ def _served(folder: Path) -> Iterator[str]:
 
 
 @contextmanager
-def page(home: str, width: int = WIDTH, height: int = HEIGHT) -> Iterator[Any]:
-    """Yield a page of a fresh browser that reaches `home` and nothing else."""
+def viewers(width: int = WIDTH, height: int = HEIGHT) -> Iterator[tuple[Any, str]]:
+    """Yield a page of a fresh browser and the address of the viewers; it reaches nothing else."""
     from playwright.sync_api import sync_playwright
 
-    with sync_playwright() as playwright:
+    folder = web_folder()
+    assert folder is not None
+    with _served(folder) as home, sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=shutil.which("chromium"), args=["--no-sandbox"])
         try:
             tab = browser.new_context(viewport={"width": width, "height": height}).new_page()
             tab.route("**/*", lambda route: route.continue_() if route.request.url.startswith(home) else route.abort())
-            yield tab
+            yield tab, home
         finally:
             browser.close()
 
 
-def show_in_perfetto(tab: Any, home: str, timeline: Path) -> None:
-    """Load a timeline into Perfetto and unfold every process."""
+def show_in_perfetto(tab: Any, home: str, timeline: Path) -> str:
+    """Load a timeline into Perfetto and unfold every process; return the text of a dialog, '' where none is open."""
+    tab.goto("about:blank")
     tab.goto(f"{home}/?testing=1#!/viewer")
     tab.wait_for_function("window.app")
     tab.set_input_files("input.trace_file", str(timeline))
     tab.wait_for_function("app.trace && !app.isLoadingTrace", timeout=60_000)
-    tab.evaluate("waitForPerfettoIdle(300)")
+    settle(tab)
     tab.evaluate("app.commands.runCommand('dev.perfetto.ExpandAllGroups')")
+    settle(tab)
+    return "\n".join(tab.locator(".pf-modal-dialog, .modal-dialog").all_inner_texts())
+
+
+def settle(tab: Any) -> None:
+    """Wait until Perfetto has drawn everything."""
     tab.evaluate("waitForPerfettoIdle(300)")
 
 
-def perfetto_picture(timeline: Path, picture: Path, width: int = WIDTH, height: int = HEIGHT) -> str:
-    """Write a picture of the timeline in Perfetto; return the text of a dialog, '' where none is open."""
+def open_catapult(tab: Any, home: str) -> None:
+    """Open chrome://tracing's viewer."""
     folder = web_folder()
     assert folder is not None
-    with _served(folder) as home, page(home, width, height) as tab:
-        show_in_perfetto(tab, home, timeline)
-        tab.screenshot(path=str(picture))
-        return "\n".join(tab.locator(".pf-modal-dialog, .modal-dialog").all_inner_texts())
+    viewer = next(folder.glob("v*/assets/catapult_trace_viewer.html"))
+    tab.goto(f"{home}/{viewer.relative_to(folder).as_posix()}")
+    tab.wait_for_function("() => typeof window.tr === 'object' && typeof tr.importer?.Import === 'function'")
 
 
-def catapult_picture(timeline: Path, picture: Path) -> dict[str, Any]:
-    """Write a picture of the timeline in catapult's viewer; return its warnings and what it counted."""
-    folder = web_folder()
-    assert folder is not None
+def show_in_catapult(tab: Any, timeline: Path, draw: bool = True) -> dict[str, Any]:
+    """Load a timeline into chrome://tracing's viewer; return its warnings and what it counted."""
     data = timeline.read_bytes()
     text = gzip.decompress(data) if timeline.suffix == ".gz" else data
-    viewer = next(folder.glob("v*/assets/catapult_trace_viewer.html"))
-    with _served(viewer.parent) as home, page(home) as tab:
-        tab.goto(f"{home}/{viewer.name}")
-        tab.wait_for_function(
-            "() => typeof window.tr === 'object' && Boolean(tr.importer) && typeof tr.importer.Import === 'function'"
-        )
-        tab.evaluate(_IMPORT, base64.b64encode(text).decode())
-        tab.wait_for_function("window.outcome", timeout=60_000)
-        result: dict[str, Any] = tab.evaluate("window.outcome")
+    tab.evaluate(_IMPORT, [base64.b64encode(text).decode(), draw])
+    tab.wait_for_function("window.outcome", timeout=60_000)
+    outcome: dict[str, Any] = tab.evaluate("window.outcome")
+    if draw:
         tab.wait_for_timeout(1500)
-        tab.screenshot(path=str(picture))
-        return result
+    return outcome
 
 
 # the promise is kept in the page: one that only the caller waits for may be collected as garbage
-_IMPORT = """(encoded) => {
+_IMPORT = """([encoded, draw]) => {
+window.outcome = null;
 const load = async () => {
   const bytes = Uint8Array.from(atob(encoded), c => c.charCodeAt(0));
   const text = new TextDecoder().decode(bytes);
   const model = new tr.Model();
   const importer = new tr.importer.Import(model);
   await importer.importTracesWithProgressDialog([text]);
-  document.querySelector('x-profiling-view').setActiveTrace('timeline', text);
+  if (draw) document.querySelector('x-profiling-view').setActiveTrace('timeline', text);
   let slices = 0, instants = 0, counters = 0;
   for (const process of model.getAllProcesses()) {
     for (const tid in process.threads) {
@@ -144,5 +145,10 @@ window.loading = load().then(
 
 if __name__ == "__main__":
     viewer, source, target = sys.argv[1:]
-    draw = perfetto_picture if viewer == "perfetto" else catapult_picture
-    print(draw(Path(source), Path(target)))
+    with viewers() as (tab, home):
+        if viewer == "perfetto":
+            print(show_in_perfetto(tab, home, Path(source)))
+        else:
+            open_catapult(tab, home)
+            print(show_in_catapult(tab, Path(source)))
+        tab.screenshot(path=target)

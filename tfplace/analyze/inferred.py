@@ -6,6 +6,7 @@ from typing import Any
 
 from tfplace.analyze.categories import classify_value
 from tfplace.analyze.dataflow import Dataflow
+from tfplace.analyze.origins import is_resource
 from tfplace.analyze.pairs import Pair
 from tfplace.analyze.variables import Variable, owners
 from tfplace.names import edge_producer
@@ -46,6 +47,29 @@ def ends_of_named_copy(
         "variable_id": variable,
         "rows_only": bool(cargo.origin and cargo.origin.rows_only and variable is not None),
     }
+
+
+def device_arguments(flow: Dataflow) -> dict[int, list[int]]:
+    """Return {bytes: the inputs of that size} of functions whose argument has to be on an accelerator."""
+    found: dict[int, list[int]] = {}
+    for node, op in enumerate(flow.op):
+        size = flow.value_bytes(node, 0) if op == "_Arg" and flow.on_device[node] else None
+        if size and not is_resource(flow, node):
+            found.setdefault(size, []).append(node)
+    return found
+
+
+def ends_of_eager_copy(flow: Dataflow, arguments: list[int]) -> dict[str, Any]:
+    """Describe a nameless copy to an accelerator by the one input of its size.
+
+    A numpy array handed to a function goes to the GPU before the function runs, outside any graph: the copy has no
+    edge and no name, and only its size tells which argument it is.
+    """
+    if len(arguments) != 1:
+        return {"tensor_name": "(unattributed)", "category": "unknown", "consumer_node_ids": ()}
+    consumers = tuple(dict.fromkeys(consumer for consumer, _, _ in flow.outputs(arguments[0])))
+    row = {"tensor_name": flow.name[arguments[0]], "category": "input", "consumer_node_ids": consumers}
+    return {**row, "join": "order"}
 
 
 def ends_of_op_copy(flow: Dataflow, node_name: str, direction: str | None) -> dict[str, Any]:

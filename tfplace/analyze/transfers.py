@@ -15,7 +15,7 @@ import pandas as pd
 
 from tfplace.analyze.cargo import Freight, describe_pairs
 from tfplace.analyze.dataflow import Dataflow
-from tfplace.analyze.inferred import ends_of_named_copy, ends_of_op_copy
+from tfplace.analyze.inferred import device_arguments, ends_of_eager_copy, ends_of_named_copy, ends_of_op_copy
 from tfplace.analyze.pairs import HostDevices
 from tfplace.analyze.variables import Variable
 from tfplace.model import schema
@@ -158,12 +158,13 @@ def build_transfers(
     freights = describe_pairs(trace, flow, variables)
     copies = read_copies(trace)
     joined = _join(flow, copies, freights)
+    inputs = device_arguments(flow)
     rows: list[Row] = []
     seen: set[tuple[int, int | None]] = set()
     for copy in copies:
         match = joined.get(copy.event_id)
         if match is None:
-            rows.append({**_from_copy(copy, hosts, None), **_guess_ends(flow, copy, variables)})
+            rows.append({**_from_copy(copy, hosts, None), **_guess_ends(flow, copy, variables, inputs)})
         else:
             seen.add((match[0], copy.step_id))
             edge = freights[match[0]].row(flow)
@@ -221,8 +222,11 @@ def _from_copy(copy: Copy, hosts: HostDevices, edge: Row | None) -> Row:
     return row
 
 
-def _guess_ends(flow: Dataflow, copy: Copy, variables: list[Variable]) -> Row:
+def _guess_ends(flow: Dataflow, copy: Copy, variables: list[Variable], inputs: dict[int, list[int]]) -> Row:
     """Name a copy that no edge of a graph explains, from its own names."""
+    eager = copy.edge_name in (None, "copy") and not copy.node_name and copy.direction == "H2D"
+    if eager and copy.num_bytes is not None:
+        return ends_of_eager_copy(flow, inputs.get(copy.num_bytes, []))
     if copy.edge_name is not None:
         return ends_of_named_copy(flow, copy.edge_name, copy.direction, copy.num_bytes, variables)
     if copy.node_name:

@@ -16,6 +16,7 @@ from tfplace.cli.options import (
     step_option,
     traces_argument,
 )
+from tfplace.cli.run_options import record, simulate
 
 
 @click.command(short_help="Say what is where, what crosses the bus, what to change.")
@@ -151,4 +152,12 @@ def info(**options: Any) -> None:
     run_info(**options)
 
 
-COMMANDS = {"report": report, "timeline": timeline, "show": show, "info": info, "rules": rules}
+COMMANDS = {
+    "report": report,
+    "record": record,
+    "simulate": simulate,
+    "timeline": timeline,
+    "show": show,
+    "info": info,
+    "rules": rules,
+}

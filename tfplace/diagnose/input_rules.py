@@ -24,8 +24,8 @@ _MAX_WALK = 200  # nodes looked at around one feed or one Stage
 def _is_feed(analysis: Analysis, row: Row) -> bool:
     """Tell whether an input comes from the caller (feed, argument), not from an input pipeline."""
     flow, producer = analysis.flow, row["producer_node_id"]
-    if producer is None:
-        return str(row["tensor_name"]).startswith(("_arg_", "_recv_"))
+    if producer is None:  # a feed of TF 1.x by its name, or an argument that was copied before the function ran
+        return str(row["tensor_name"]).startswith(("_arg_", "_recv_")) or row["join"] == "order"
     origin = trace_origin(flow, producer, row["producer_slot"] or 0).node
     return flow.op[origin] in ops.FEEDS or is_client_end(flow, origin)
 

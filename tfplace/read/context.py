@@ -1,7 +1,7 @@
 """What tfplace's own capture stores beside RunMetadata, where other tools pass over it.
 
-In text: comment lines `# tfplace: ...`, whose rests make up one JSON object. In binary: field 20100 of
-RunMetadata, the same object in UTF-8.
+In text: comment lines `# tfplace: ...`, whose rests are one JSON object over several lines, or one object a line, to
+be merged. In binary: field 20100 of RunMetadata, the same object in UTF-8.
 """
 
 from __future__ import annotations
@@ -45,12 +45,26 @@ def binary_context(data: bytes) -> tuple[dict[str, Any], list[Note]]:
     return _parse(held[-1]) if held else ({}, [])
 
 
+def _merged(text: str) -> dict[str, Any]:
+    """Return the one object, or the union of the objects, that the text holds.
+
+    Raises:
+        ValueError: It holds anything else.
+    """
+    decoder, place, context = json.JSONDecoder(), 0, dict[str, Any]()
+    while place < len(text):
+        part, place = decoder.raw_decode(text, place)
+        if not isinstance(part, dict):
+            raise ValueError("not an object")
+        context.update(part)
+        place += len(text[place:]) - len(text[place:].lstrip())
+    return context
+
+
 def _parse(data: bytes) -> tuple[dict[str, Any], list[Note]]:
     try:
-        context = json.loads(data)
+        return _merged(data.decode()), []
     except (ValueError, RecursionError):
-        context = None
-    if isinstance(context, dict):
-        return context, []
+        pass
     text = "What tfplace stored about the capture is damaged: names, source lines and step times of it are missing."
     return {}, [Note("context-damaged", text)]

@@ -109,7 +109,7 @@ def _block(number: int, finding: Finding, report: Report, most: int | None) -> F
         number=number,
         rule=finding.rule,
         severity=finding.severity,
-        cost=cost_phrase(finding, report.trace["bus_gbps"]),
+        cost=cost_phrase(finding),
         title="" if said else sentence(finding.title),
         detail=finding.detail,
         fix=finding.fix,

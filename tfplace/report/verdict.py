@@ -32,7 +32,7 @@ def state_verdict(report: Report) -> str:
 
 
 def _costliest(report: Report, finding: Finding) -> str:
-    cost = None if _TIME.search(finding.title) else time_phrase(finding, report.trace["bus_gbps"])
+    cost = None if _TIME.search(finding.title) else time_phrase(finding)
     return sentence(f"{finding.title.rstrip('.')}, {cost}" if cost else finding.title)
 
 
@@ -52,7 +52,7 @@ def _round_trip(report: Report, findings: Sequence[Finding]) -> str | None:
     text += f"{format_bytes(up.bytes_per_step + back.bytes_per_step)} over the bus"
     if up.cost_ns_per_step is not None and back.cost_ns_per_step is not None and up.cost_basis == back.cost_basis:
         cost = up.cost_ns_per_step + back.cost_ns_per_step
-        return sentence(f"{text}, {timed(cost, up.cost_basis, report.trace['bus_gbps'])}")
+        return sentence(f"{text}, {timed(cost, up.cost_basis)}")
     return sentence(f"{text} a step")
 
 

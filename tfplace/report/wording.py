@@ -45,26 +45,26 @@ def sentence(text: str) -> str:
     return text if text.endswith((".", "!", "?")) else f"{text}."
 
 
-def cost_phrase(finding: Finding, bus_gbps: float) -> str | None:
-    """Return '4.3 MB a step, about 0.36 ms (estimate at 12 GB/s)'; None where neither is known."""
-    time = time_phrase(finding, bus_gbps)
+def cost_phrase(finding: Finding) -> str | None:
+    """Return '4.3 MB a step, about 0.36 ms (estimate)'; None where neither is known."""
+    time = time_phrase(finding)
     if finding.bytes_per_step is None:
         return time
     size = f"{format_bytes(finding.bytes_per_step)} a step"
     return f"{size}, {time.replace(' a step', '', 1)}" if time else size
 
 
-def time_phrase(finding: Finding, bus_gbps: float) -> str | None:
-    """Return 'about 0.36 ms a step (estimate at 12 GB/s)' or '0.4 ms a step (measured)'; None where unknown."""
+def time_phrase(finding: Finding) -> str | None:
+    """Return 'about 0.36 ms a step (estimate)' or '0.4 ms a step (measured)'; None where unknown."""
     if finding.cost_ns_per_step is None:
         return None
-    return timed(finding.cost_ns_per_step, finding.cost_basis, bus_gbps)
+    return timed(finding.cost_ns_per_step, finding.cost_basis)
 
 
-def timed(ns: float, basis: str | None, bus_gbps: float) -> str:
+def timed(ns: float, basis: str | None) -> str:
     """Return a cost per step with what it rests on."""
     time = milliseconds(ns)
     if basis == "measured":
         return f"{time} a step (measured)"
     about = "" if time.startswith("less") else "about "
-    return f"{about}{time} a step (estimate at {bus_gbps:g} GB/s)"
+    return f"{about}{time} a step (estimate)"

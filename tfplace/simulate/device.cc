@@ -501,7 +501,7 @@ class SimGpuFactory : public DeviceFactory {
     if (device_index < 0 || device_index >= GetConfig().gpus) {
       return errors::Internal("Invalid device index: ", device_index);
     }
-    (*details)["device_name"] = kModel;
+    (*details)["device_name"] = Model();
     (*details)["compute_capability"] = kComputeCapability;
     return absl::OkStatus();
   }
@@ -529,7 +529,12 @@ class SimGpuFactory : public DeviceFactory {
   }
 
  private:
-  static constexpr const char* kModel = "Simulated GPU (tfplace)";
+  // Says how large it is, so that whatever quotes the name says it too.
+  static std::string Model() {
+    const int64_t megabytes = GetConfig().memory_bytes >> 20;
+    const std::string size = megabytes % 1024 == 0 ? absl::StrCat(megabytes >> 10, " GB") : absl::StrCat(megabytes, " MB");
+    return absl::StrCat("Simulated GPU (tfplace) ", size);
+  }
   static constexpr const char* kComputeCapability = "7.0";
 
   static absl::Status VisibleGpus(const GPUOptions& gpu_options, std::vector<int>* visible) {
@@ -580,7 +585,7 @@ class SimGpuFactory : public DeviceFactory {
     }
     const DeviceAttributes attributes = Device::BuildDeviceAttributes(
         absl::StrCat(name_prefix, "/device:GPU:", tf_gpu_id), DEVICE_GPU, Bytes(limit), locality,
-        absl::StrCat("device: ", physical_gpu, ", name: ", kModel, ", pci bus id: 0000:00:00.", physical_gpu,
+        absl::StrCat("device: ", physical_gpu, ", name: ", Model(), ", pci bus id: 0000:00:00.", physical_gpu,
                      ", compute capability: ", kComputeCapability));
     Allocator* allocator = DeviceAllocator(tf_gpu_id, limit, options.config.gpu_options());
     return std::make_unique<SimGpuDevice>(options, attributes, tf_gpu_id, physical_gpu, allocator);

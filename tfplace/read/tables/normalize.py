@@ -21,7 +21,7 @@ from tfplace.read.tables.labels import parse_recv_tensor
 from tfplace.read.tables.lanes import Lanes, Rows, classify, read_lanes
 from tfplace.read.tables.outputs import merge_outputs, outputs_from_attrs, outputs_from_stats
 from tfplace.read.tables.quality import count_notes, find_era, merge_notes, traced_devices, untraced_notes
-from tfplace.read.tables.recorded import add_requests, choose_accelerators, find_lines
+from tfplace.read.tables.recorded import add_requests, choose_accelerators, find_lines, recorded_notes
 from tfplace.read.tables.steps import assign_steps, file_step, recorded_steps, steps_table
 
 YEAR_NS = 366 * 24 * 3600 * 1_000_000_000
@@ -66,6 +66,7 @@ def normalize(raws: Sequence[RawTrace], accelerator: str | None = None) -> Trace
     found += count_notes(raws, rows, inferred, lost, copies)
     found += untraced_notes(traced, table, nodes) if len(events) else []
     found += _graph_notes(graphs, raws)
+    found += recorded_notes(context)
     tf_version = context.get("tf_version")
     simulated = context.get("simulated")
     return Trace(

@@ -11,6 +11,7 @@ from typing import Any
 import pandas as pd
 
 from tfplace.errors import UsageError
+from tfplace.model.trace import Note
 from tfplace.read.tables.devices import Devices
 from tfplace.read.tables.graph import NodeRows
 
@@ -35,6 +36,28 @@ def choose_accelerators(devices: Devices, asked: str | None, context: dict[str, 
         return devices.with_accelerators(_text(context.get("accelerator")))
     except UsageError:  # not the caller's words: the stored device is not in this file
         return devices.table
+
+
+def recorded_notes(context: dict[str, Any]) -> list[Note]:
+    """Return what capture itself noted or failed at, and what a simulated GPU leaves out."""
+    notes = [
+        Note(str(note.get("slug", "capture")), str(note["text"]), _count(note.get("count")))
+        for note in _dicts(context.get("notes"))
+        if isinstance(note.get("text"), str)
+    ]
+    faults = context.get("faults")
+    for fault in faults if isinstance(faults, list) else []:
+        notes.append(Note("capture-fault", f"Capture failed at a part of its own work: {fault}"))
+    if context.get("simulated"):
+        text = (
+            "The GPU was simulated: copies that a kernel makes inside itself (Where and Unique reading a count back) "
+        )
+        notes.append(Note("simulated-edge-copies", text + "are not in the counts, and no time is a GPU's."))
+    return notes
+
+
+def _count(value: Any) -> int | None:
+    return value if isinstance(value, int) else None
 
 
 def _group(graph: str) -> str:

@@ -85,7 +85,7 @@ def _groups(
     """Return all groups, and that of each event and then of each own bar."""
     direction = np.full(len(trace.events), None, dtype=object)
     direction[trace.copies["event_id"].to_numpy(dtype=np.int64)] = _directions(trace)
-    of_event, groups = event_groups(trace, pids, direction)
+    of_event, groups = event_groups(trace, pids, direction.tolist())
     places = {group: number for number, group in enumerate(groups)}
     of_own = [places.setdefault(one.group, len(places)) for one in own]
     if with_findings:

@@ -12,7 +12,7 @@ from typing import BinaryIO
 
 import numpy as np
 
-from tfplace.report.timeline.model import NONE, Arrows, Counter, Int, Mark, Slices, Timeline, Track
+from tfplace.report.timeline.model import NONE, Counter, Int, Mark, Slices, Timeline, Track
 from tfplace.report.timeline.text import DECIMALS, MAX_NAME, pairs, quote
 
 _PIECE = 1 << 15
@@ -124,17 +124,17 @@ def _waits(slices: Slices, rows: slice) -> list[str]:
 
 def _arrow_ends(timeline: Timeline) -> list[Stream]:
     arrows = timeline.arrows
-    numbers = np.arange(1, len(arrows) + 1)
     return [
-        _flow(timeline, arrows, '"ph":"s"', arrows.leave, arrows.source, numbers),
+        _flow(timeline, '"ph":"s"', arrows.leave, arrows.source),
         # bp:e binds the arrow to the slice around its end, not to the next one
-        _flow(timeline, arrows, '"ph":"f","bp":"e"', arrows.arrive, arrows.target, numbers),
+        _flow(timeline, '"ph":"f","bp":"e"', arrows.arrive, arrows.target),
     ]
 
 
-def _flow(timeline: Timeline, arrows: Arrows, phase: str, moments: Int, ends: Int, numbers: Int) -> Stream:
+def _flow(timeline: Timeline, phase: str, moments: Int, ends: Int) -> Stream:
+    arrows = timeline.arrows
     order = np.argsort(moments, kind="stable")
-    at, slice_of, label, number = moments[order], ends[order], arrows.label[order], numbers[order]
+    at, slice_of, label, number = moments[order], ends[order], arrows.label[order], order + 1
     heads = [f'{{{phase},"pid":{track.pid},"tid":{track.tid},"ts":' for track in timeline.tracks]
     labels = [f',"cat":{quote(cat)},"name":{quote(name, MAX_NAME)},"id":' for cat, name in arrows.labels]
 
@@ -149,7 +149,7 @@ def _flow(timeline: Timeline, arrows: Arrows, phase: str, moments: Int, ends: In
 
 
 def _counter(counter: Counter) -> Stream:
-    head = f'{{"ph":"C","pid":{counter.pid},"tid":{counter.pid * 1000 + 1},"name":{quote(counter.name)},"ts":'
+    head = f'{{"ph":"C","pid":{counter.pid},"name":{quote(counter.name)},"ts":'
     unit = quote(counter.unit)
 
     def make(begin: int, end: int) -> list[str]:

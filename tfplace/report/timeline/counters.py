@@ -37,6 +37,8 @@ def bus_counters(analysis: Analysis, pids: dict[int, int], zero_ns: int) -> list
         size = group["num_bytes"].to_numpy(dtype=np.float64, na_value=0)[known]
         rate = np.round(size * 1e9 / lasts[known]).astype(np.int64)
         at, value = _levels(start[known] - zero_ns, lasts[known], rate)
+        if at[0] > 0:  # nothing is on the way before the first copy
+            at, value = np.insert(at, 0, 0), np.insert(value, 0, 0.0)
         missing = int((~known).sum())
         name = f"bus {way}" + (f", {missing} of {len(known)} copies not counted" if missing else "")
         counters.append(Counter(pids[device], name, "bytes/s", at, value))

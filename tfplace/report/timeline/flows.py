@@ -6,9 +6,6 @@ is on top; an arrow whose end would come before its beginning is left out and co
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
-
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
@@ -25,7 +22,7 @@ _KEY = ["node_id", "step_id"]
 def find_arrows(analysis: Analysis, texts: EventTexts, slices: Slices) -> Arrows:
     """Return all arrows between slices that are drawn."""
     runs = _runs(analysis, slices)
-    launches = _launches(analysis, runs)
+    launches = _launches(runs)
     timed, untimed = _transfers(analysis, runs)
     names: list[tuple[str, str]] = [LAUNCH]
     found = [launches.assign(label=0)]
@@ -35,7 +32,8 @@ def find_arrows(analysis: Analysis, texts: EventTexts, slices: Slices) -> Arrows
         names += [(category, texts.transfer_name(texts.transfer(number))) for number in distinct.tolist()]
     pairs = pd.concat([frame[["source", "target", "label"]] for frame in found], ignore_index=True)
     pairs = pairs.drop_duplicates().astype("int64")
-    return _bind(slices, *(pairs[name].to_numpy(dtype=np.int64) for name in ("source", "target", "label")), names)
+    source, target, label = (pairs[name].to_numpy(dtype=np.int64) for name in ("source", "target", "label"))
+    return _bind(slices, source, target, label, names)
 
 
 def keep_arrows(arrows: Arrows, new_number: Int) -> Arrows:
@@ -64,7 +62,7 @@ def _runs(analysis: Analysis, slices: Slices) -> pd.DataFrame:
     events = analysis.trace.events.iloc[slices.event[drawn]]
     real = analysis.trace.devices
     devices = real.loc[(real["role"] == "device") & (real["kind"] != "CPU"), "device_id"]
-    return pd.DataFrame(
+    runs: pd.DataFrame = pd.DataFrame(
         {
             "slice": drawn,
             "start": slices.start[drawn],
@@ -75,23 +73,26 @@ def _runs(analysis: Analysis, slices: Slices) -> pd.DataFrame:
             "on_device": events["device_id"].isin(devices).to_numpy(dtype=bool),
         }
     )
+    return runs
 
 
-def _launches(analysis: Analysis, runs: pd.DataFrame) -> pd.DataFrame:
+def _launches(runs: pd.DataFrame) -> pd.DataFrame:
     """Join each kernel, copy and fill to the latest host-side run of its node before it."""
     named = runs[runs["node_id"] != NONE]
     hosts = named[((named["kind"] == "op") & named["on_device"]) | (named["kind"] == "runtime")]
     work = named[named["kind"].isin(["kernel", "memcpy", "memset"])]
     joined = _nearest(work, hosts, "backward")
-    return pd.DataFrame({"source": joined["slice_other"], "target": joined["slice"]})
+    arrows: pd.DataFrame = pd.DataFrame({"source": joined["slice_other"], "target": joined["slice"]})
+    return arrows
 
 
 def _nearest(left: pd.DataFrame, right: pd.DataFrame, direction: str) -> pd.DataFrame:
     """Join each row to the slice of the same node and step that starts nearest before or after it, if any."""
     right = right[["start", "slice", *_KEY]].rename(columns={"slice": "slice_other", "start": "start_other"})
     if left.empty or right.empty:
-        return left.iloc[:0].assign(slice_other=pd.Series([], dtype="int64"), start_other=pd.Series([], dtype="int64"))
-    joined: pd.DataFrame = pd.merge_asof(
+        none: pd.DataFrame = left.iloc[:0].assign(slice_other=0, start_other=0)
+        return none
+    joined = pd.merge_asof(
         left.sort_values("start", kind="stable"),
         right.sort_values("start_other", kind="stable"),
         left_on="start",
@@ -99,7 +100,8 @@ def _nearest(left: pd.DataFrame, right: pd.DataFrame, direction: str) -> pd.Data
         by=_KEY,
         direction=direction,  # type: ignore[arg-type]
     )
-    return joined.dropna(subset=["slice_other"])
+    found: pd.DataFrame = joined.dropna(subset=["slice_other"])
+    return found
 
 
 def _transfers(analysis: Analysis, runs: pd.DataFrame) -> tuple[pd.DataFrame, pd.DataFrame]:
@@ -136,13 +138,16 @@ def _transfers(analysis: Analysis, runs: pd.DataFrame) -> tuple[pd.DataFrame, pd
 
 def _by_consumer(rows: pd.DataFrame) -> pd.DataFrame:
     each = rows.explode("consumers").dropna(subset=["consumers"])
-    return each.assign(node_id=each["consumers"].astype("int64"))
+    readers: pd.DataFrame = each.assign(node_id=each["consumers"].astype("int64"))
+    return readers
 
 
 def _read(rows: pd.DataFrame, among: tuple[pd.DataFrame, ...]) -> pd.DataFrame:
     """Join each value to the first run of its reader that starts after the row's slice does."""
     joined = _first_of(rows, among, "forward")
-    return pd.DataFrame({"source": joined["slice"], "target": joined["slice_other"], "transfer": joined["transfer"]})
+    columns = {"source": joined["slice"], "target": joined["slice_other"], "transfer": joined["transfer"]}
+    arrows: pd.DataFrame = pd.DataFrame(columns)
+    return arrows
 
 
 def _first_of(rows: pd.DataFrame, among: tuple[pd.DataFrame, ...], direction: str) -> pd.DataFrame:
@@ -153,7 +158,8 @@ def _first_of(rows: pd.DataFrame, among: tuple[pd.DataFrame, ...], direction: st
         joined = _nearest(left, table, direction)
         found.append(joined)
         left = left[~left["row"].isin(joined["row"])]
-    return pd.concat(found, ignore_index=True)
+    joined_rows: pd.DataFrame = pd.concat(found, ignore_index=True)
+    return joined_rows
 
 
 def _bind(slices: Slices, source: Int, target: Int, label: Int, names: list[tuple[str, str]]) -> Arrows:
@@ -165,8 +171,9 @@ def _bind(slices: Slices, source: Int, target: Int, label: Int, names: list[tupl
     leave = np.where(has_inner[source], begins, np.minimum(last_moment, arrive))
     good = (leave >= begins) & (leave <= arrive) & alone_at_start[target] & (source != target)
     good &= ~has_inner[source] | alone_at_start[source]
-    kept: Callable[[Int], Any] = lambda values: values[good]  # noqa: E731
-    return Arrows(kept(source), kept(target), kept(leave), kept(arrive), kept(label), names, dropped=int((~good).sum()))
+    good &= (ends > begins) & (slices.end[target] > arrive)  # chrome://tracing binds nothing to a slice of no length
+    from_to = (source[good], target[good], leave[good], arrive[good])
+    return Arrows(*from_to, label[good], names, dropped=int((~good).sum()))
 
 
 def on_top(slices: Slices) -> tuple[npt.NDArray[np.bool_], npt.NDArray[np.bool_]]:

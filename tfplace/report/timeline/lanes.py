@@ -65,14 +65,12 @@ def _nested(begins: list[int], ends: list[int]) -> list[int]:
     stacks: list[list[int]] = []
     lanes = []
     for begin, end in zip(begins, ends, strict=True):
-        for lane, stack in enumerate(stacks):
+        for stack in stacks:
             while stack and stack[-1] <= begin:
                 stack.pop()
-            if not stack or end <= stack[-1]:
-                break
-        else:
-            lane, stack = len(stacks), []
-            stacks.append(stack)
-        stack.append(end)
+        lane = next((n for n, stack in enumerate(stacks) if not stack or end <= stack[-1]), len(stacks))
+        if lane == len(stacks):
+            stacks.append([])
+        stacks[lane].append(end)
         lanes.append(lane)
     return lanes

@@ -98,8 +98,9 @@ def _untimed(analysis: Analysis, texts: EventTexts, windows: dict[int, tuple[int
     rows = analysis.transfers
     missing = rows["event_id"].isna() & rows["direction"].isin(["H2D", "D2H", "P2P"]) & (rows["category"] != "control")
     of_step: dict[int, list[int]] = defaultdict(list)
-    for number, step in rows.loc[missing.fillna(False), ["transfer_id", "step_id"]].dropna().itertuples(index=False):
-        of_step[int(step)].append(int(number))
+    known = rows[missing.fillna(False) & rows["step_id"].notna()]
+    for number, step in zip(known["transfer_id"].tolist(), known["step_id"].tolist(), strict=True):
+        of_step[step].append(number)
     traced = len(analysis.trace.copies) > 0
     own = []
     for step, numbers in of_step.items():
@@ -109,7 +110,7 @@ def _untimed(analysis: Analysis, texts: EventTexts, windows: dict[int, tuple[int
         names = [f"{row['direction']} {texts.transfer_name(row)}" for row in transfers]
         why = "no copy of them was seen" if traced else "copies were not timed"
         title = f"{count_of(len(names), 'transfer')} in this step, {why}: {_sums(transfers)}"
-        args = [(f"transfer {place}", name) for place, name in enumerate(names[:_MAX_NAMES], 1)]
+        args: list[tuple[str, Any]] = [(f"transfer {place}", name) for place, name in enumerate(names[:_MAX_NAMES], 1)]
         if len(names) > _MAX_NAMES:
             args.append(("and more", len(names) - _MAX_NAMES))
         own.append(OwnSlice(UNTIMED, *windows[step], slice_text(title, "transfers without a time", args), step))
@@ -158,17 +159,18 @@ def _places(analysis: Analysis, wanted: set[str]) -> dict[str, dict[int, int]]:
     variables = analysis.variables["name"].astype("object").to_numpy()
     owner = rows["variable_id"].fillna(NONE).to_numpy(dtype=np.int64)
     named = np.where(owner >= 0, variables[np.maximum(owner, 0)], None) if len(variables) else [None] * len(rows)
-    columns = zip(rows["tensor_name"], rows["edge_name"], named, rows["step_id"], rows["start_ns"], strict=True)
+    texts = (rows[name].fillna("").tolist() for name in ("tensor_name", "edge_name"))
+    columns = zip(*texts, named, rows["step_id"].tolist(), rows["start_ns"].tolist(), strict=True)
     for tensor, edge, variable, step, start in columns:
         for name in (tensor, edge, variable):
-            if name is not pd.NA and name in wanted:
+            if name in wanted:
                 steps = copied.setdefault(name, {})
                 steps[step] = min(start, steps.get(step, start))
     run: dict[str, dict[int, int]] = {}
     events = analysis.trace.events
     nodes = {node: name for name in wanted - set(copied) for node in analysis.flow.find(name)}
     mine = events[events["node_id"].isin(list(nodes)) & events["step_id"].notna()]
-    for node, step, start in zip(mine["node_id"], mine["step_id"], mine["start_ns"], strict=True):
+    for node, step, start in zip(*(mine[name].tolist() for name in ("node_id", "step_id", "start_ns")), strict=True):
         steps = run.setdefault(nodes[node], {})
         steps[step] = min(start, steps.get(step, start))
     return {**run, **copied}

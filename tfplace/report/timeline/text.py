@@ -10,9 +10,10 @@ Source: the trace event format (Google, "Trace Event Format"), and perfetto's
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Iterable
+from functools import lru_cache
+from json.encoder import encode_basestring
 from typing import Any
 
 from tfplace.names import printable
@@ -32,7 +33,11 @@ def show(text: object, limit: int = MAX_VALUE) -> str:
 
 def quote(text: object, limit: int = MAX_VALUE) -> str:
     """Return text as a JSON string, raw UTF-8."""
-    return json.dumps(show(text, limit), ensure_ascii=False)
+    return encode_basestring(show(text, limit))
+
+
+quote_key = lru_cache(maxsize=256)(quote)
+"""The same for the few words that stand in every event."""
 
 
 def microseconds(ns: int) -> str:
@@ -43,7 +48,7 @@ def microseconds(ns: int) -> str:
 
 def pairs(args: Iterable[tuple[str, Any]]) -> str:
     """Return the inside of a JSON object; unknown values are left out, since Perfetto drops nulls."""
-    return ",".join(f"{quote(key)}:{_value(value)}" for key, value in args if _known(value))
+    return ",".join(f"{quote_key(key)}:{_value(value)}" for key, value in args if _known(value))
 
 
 def _known(value: Any) -> bool:

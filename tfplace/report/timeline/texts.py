@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
@@ -15,6 +16,10 @@ from tfplace.units import format_bytes
 _REMEMBERED = 100_000
 _MAX_INPUTS = 12
 
+_TELLING = ("kind", "lane", "name", "op", "node_id")
+_SAME_IN_EVERY_STEP = ("tensor_name", "edge_name", "direction", "src_device_id", "dst_device_id", "src_memory",
+                       "dst_memory", "num_bytes", "category", "variable_id", "rows_only", "inside_op")  # fmt: skip
+
 # names of chrome://tracing's own palette; Perfetto colours by name and shows the category
 _COLOURS = {
     "variable": "terrible",
@@ -25,7 +30,7 @@ _COLOURS = {
     "fetch": "yellow",
     "shape": "grey",
     "control": "grey",
-    "unknown": "white",
+    "unknown": "grey",
 }
 
 
@@ -48,14 +53,12 @@ class EventTexts:
         self._devices = dict(zip(analysis.trace.devices["device_id"], analysis.trace.devices["name"], strict=True))
         self._source = _objects(analysis.trace.nodes["source"])
         self._variables = _objects(analysis.variables["name"])
-        codes = self._event_codes()
-        self._first = np.flatnonzero(~pd.Series(codes).duplicated().to_numpy())
-        self.of_event: Int = codes
+        self.of_event: Int = _codes([self._events[name] for name in _TELLING])
+        first = _first_rows(self.of_event)
+        self._sample = _Columns(self._events.iloc[first])
         self._transfers = _Columns(analysis.transfers)
-        self._base = len(self._first)
-        timed = np.flatnonzero(analysis.transfers["event_id"].notna().to_numpy())
-        self.of_event[analysis.transfers["event_id"].iloc[timed].to_numpy(dtype=np.int64)] = self._base + timed
-        self._sample = _Columns(self._events.iloc[self._first])
+        self._copies = _Copies(analysis, base=len(first))
+        self.of_event[self._copies.event] = len(first) + np.arange(len(self._copies.event))
         self._known: dict[int, str] = {}
         self._own: list[str] = []
 
@@ -64,26 +67,22 @@ class EventTexts:
         self._own.append(text)
         return -len(self._own)
 
-    def _event_codes(self) -> Int:
-        """Number the distinct (kind, lane, name, op, node) of all events, in order of first appearance."""
-        events = self._events
-        if events.empty:
-            return np.zeros(0, dtype=np.int64)
-        code = np.zeros(len(events), dtype=np.int64)
-        for column in ("kind", "lane", "name", "op", "node_id"):
-            part, distinct = pd.factorize(events[column])
-            code = pd.factorize(code * (len(distinct) + 1) + part + 1)[0].astype(np.int64)
-        return code
-
     def render(self, number: int) -> str:
         """Return the text of that number."""
         if number < 0:
             return self._own[-1 - number]
+        if number < self._copies.base:
+            return self._remember(number)
+        place = number - self._copies.base
+        return self._remember(self._copies.base + self._copies.code[place]) + self._copies.times(place)
+
+    def _remember(self, number: int) -> str:
         text = self._known.get(number)
         if text is None:
             if len(self._known) >= _REMEMBERED:
                 self._known.clear()
-            text = self._known[number] = self._event(number) if number < self._base else self._copy(number - self._base)
+            base = self._copies.base
+            text = self._known[number] = self._event(number) if number < base else self._copy(number - base)
         return text
 
     def _event(self, number: int) -> str:
@@ -110,20 +109,14 @@ class EventTexts:
         return ", ".join(names[:_MAX_INPUTS]) + (f" and {more} more" if more > 0 else "")
 
     def _copy(self, number: int) -> str:
-        row = self._transfers.row(number)
-        event = row["event_id"]
-        lane, recorded, start, end = (self._events[c].iloc[event] for c in ("lane", "name", "start_ns", "end_ns"))
-        size, lasts = row["num_bytes"], int(end) - int(start)
+        row = self._copies.sample.row(number)
         args = [
             ("tensor", row["tensor_name"]),
             *self._ends(row),
-            # bytes per nanosecond are gigabytes per second
-            ("GB/s", round(size / lasts, 3) if size and lasts > 0 else None),
-            ("not hidden behind kernels us", row["exposed_ns"] / 1000 if row["exposed_ns"] is not None else None),
             ("issued inside op", row["inside_op"]),
             ("edge", row["edge_name"]),
-            ("lane", lane),
-            ("recorded as", recorded),
+            ("lane", row["lane"]),
+            ("recorded as", row["recorded"]),
         ]
         category = row["category"] or "unknown"
         return slice_text(self.transfer_name(row), category, args, _COLOURS.get(category))
@@ -153,6 +146,52 @@ class EventTexts:
     def transfer(self, number: int) -> dict[str, Any]:
         """Return one row of `transfers` as plain values."""
         return self._transfers.row(number)
+
+
+class _Copies:
+    """The copies: what is the same in every step, once; how fast each was, apart.
+
+    Attributes:
+        base: Number of the first copy's text.
+        event: int64[M], the event of each.
+        code: Row of `sample` for each.
+        sample: The distinct ones.
+    """
+
+    def __init__(self, analysis: Analysis, base: int) -> None:
+        rows = analysis.transfers[analysis.transfers["event_id"].notna()]
+        self.base = base
+        self.event: Int = rows["event_id"].to_numpy(dtype=np.int64)
+        events = analysis.trace.events.iloc[self.event]
+        same = rows[list(_SAME_IN_EVERY_STEP)].assign(lane=events["lane"].array, recorded=events["name"].array)
+        codes = _codes([same[name] for name in same.columns])
+        self.code: list[int] = codes.tolist()
+        self.sample = _Columns(same.iloc[_first_rows(codes)])
+        lasts = events["end_ns"].to_numpy(dtype=np.float64) - events["start_ns"].to_numpy(dtype=np.float64)
+        size = rows["num_bytes"].to_numpy(dtype=np.float64, na_value=np.nan)
+        # bytes per nanosecond are gigabytes per second
+        speed = np.divide(size, lasts, out=np.full(len(rows), np.nan), where=(lasts > 0) & (size > 0))
+        self._speed: list[float] = speed.round(3).tolist()
+        self._exposed: list[float] = (rows["exposed_ns"].to_numpy(dtype=np.float64, na_value=np.nan) / 1000).tolist()
+
+    def times(self, place: int) -> str:
+        """Return the arguments that are one copy's own."""
+        text = pairs((("GB/s", self._speed[place]), ("not hidden behind kernels us", self._exposed[place])))
+        return f",{text}" if text else ""
+
+
+def _codes(columns: Iterable[pd.Series[Any]]) -> Int:
+    """Number the distinct rows of some columns, in order of first appearance."""
+    code: Int | None = None
+    for column in columns:
+        part, distinct = pd.factorize(column)
+        part = part.astype(np.int64) + 1
+        code = part if code is None else pd.factorize(code * (len(distinct) + 1) + part)[0].astype(np.int64)
+    return np.zeros(0, dtype=np.int64) if code is None else pd.factorize(code)[0].astype(np.int64)
+
+
+def _first_rows(codes: Int) -> Int:
+    return np.flatnonzero(~pd.Series(codes).duplicated().to_numpy())
 
 
 class _Columns:

@@ -112,7 +112,7 @@ def event_groups(trace: Trace, pids: dict[int, int], direction: Sequence[str | N
             "direction": pd.factorize(np.asarray(direction, dtype=object))[0],
         }
     )
-    number = frame.groupby(list(frame), sort=False).ngroup().to_numpy()
+    number = frame.groupby([*frame.columns], sort=False).ngroup().to_numpy(dtype=np.int64)
     first = np.flatnonzero(~pd.Series(number).duplicated().to_numpy())
     roles = dict(zip(trace.devices["device_id"].tolist(), _roles(trace), strict=True))
     known: dict[Group, int] = {}
@@ -128,7 +128,8 @@ def event_groups(trace: Trace, pids: dict[int, int], direction: Sequence[str | N
     )
     for place, (device, lane, kind, thread, way) in enumerate(rows):
         pid = pids.get(device, len(pids) + OWN_PID + 1)
-        group = _group(pid, roles.get(device, ""), str(kind), "" if pd.isna(lane) else str(lane), thread, way)
+        text = "" if pd.isna(lane) else str(lane)
+        group = _copies(pid, way) if kind == "memcpy" else _group(pid, roles.get(device, ""), str(kind), text, thread)
         of_number[place] = known.setdefault(group, len(known))
     return of_number[number] if len(number) else number, list(known)
 
@@ -142,10 +143,12 @@ def _roles(trace: Trace) -> list[str]:
     ]
 
 
-def _group(pid: int, role: str, kind: str, lane: str, thread: int, way: str | None) -> Group:
-    if kind == "memcpy":
-        place = DIRECTIONS.index(way) if way in DIRECTIONS else len(DIRECTIONS)
-        return Group(pid, (COPIES, place), f"copies {way}" if way else "copies, direction not recorded")
+def _copies(pid: int, way: str | None) -> Group:
+    place = DIRECTIONS.index(way) if way in DIRECTIONS else len(DIRECTIONS)
+    return Group(pid, (COPIES, place), f"copies {way}" if way else "copies, direction not recorded")
+
+
+def _group(pid: int, role: str, kind: str, lane: str, thread: int) -> Group:
     if kind in ("op", "runtime"):
         launch = "launches" if role == "device" else "ops"
         if thread != NONE:

@@ -1,0 +1,53 @@
+"""Keras. Usage: keras_fit.py none|callback|late [fit|evaluate|predict] [fixed] [jit]; SPE = steps_per_execution."""
+
+import os
+import sys
+
+import numpy as np
+import tensorflow as tf
+from common import HOST, two_devices
+
+how, what = sys.argv[1], sys.argv[2]
+device = two_devices()
+device = HOST if "jit" in sys.argv else device  # XLA takes no variable of another device
+home = device if "fixed" in sys.argv else HOST
+tf.keras.utils.set_random_seed(3)
+callbacks = []
+if how in ("callback", "late"):
+    from tfplace.capture.keras import KerasCallback
+
+    callbacks = [KerasCallback("trace.pb", batch=4)]
+
+
+class Net(tf.keras.Model):
+    def __init__(self):
+        super().__init__()
+        with tf.device(home):
+            self.first = tf.keras.layers.Dense(32, activation="relu", name="first")
+            self.first.build((None, 16))
+        self.dropout = tf.keras.layers.Dropout(0.5)
+        self.last = tf.keras.layers.Dense(4, name="last")
+
+    def call(self, inputs, training=False):
+        with tf.device(device):
+            return self.last(self.dropout(self.first(inputs), training=training))
+
+
+model = Net()
+model.compile(
+    "adam",
+    tf.keras.losses.SparseCategoricalCrossentropy(from_logits=True),
+    steps_per_execution=int(os.environ.get("SPE", "1")),
+    jit_compile="jit" in sys.argv or "mixed-jit" in sys.argv,
+)
+random = np.random.RandomState(0)
+images, labels = random.rand(400, 16).astype("f4"), random.randint(0, 4, 400)
+if how == "late":
+    model.fit(images, labels, batch_size=8, epochs=1, verbose=0)
+if what == "fit":
+    history = model.fit(images, labels, batch_size=8, epochs=1, verbose=0, callbacks=callbacks, validation_split=0.1)
+    print(float(history.history["loss"][0]).hex(), float(history.history["val_loss"][0]).hex())
+elif what == "evaluate":
+    print(float(model.evaluate(images, labels, batch_size=8, verbose=0, callbacks=callbacks)).hex())
+else:
+    print(float(model.predict(images, batch_size=8, verbose=0, callbacks=callbacks).sum()).hex())

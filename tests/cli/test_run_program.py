@@ -1,0 +1,147 @@
+"""`tfplace record` and `tfplace simulate`: the program is its own, the trace and the report come after it."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+needs_tensorflow = pytest.mark.skipif(importlib.util.find_spec("tensorflow") is None, reason="TensorFlow is missing")
+needs_compiler = pytest.mark.skipif(
+    sys.platform != "linux" or shutil.which("g++") is None, reason="the simulated GPU needs Linux and g++"
+)
+
+TRAIN = """
+import sys
+import numpy as np
+import tensorflow as tf
+
+with tf.device("/CPU:0"):
+    kernel = tf.Variable(tf.ones([64, 32]), name="dense/kernel")
+
+@tf.function
+def train_step(x):
+    with tf.GradientTape() as tape:
+        loss = tf.reduce_mean(tf.square(tf.matmul(x, kernel)))
+    kernel.assign_sub(0.1 * tape.gradient(loss, kernel))
+    return loss
+
+for _ in range(6):
+    loss = train_step(tf.constant(np.ones([8, 64], np.float32)))
+print("arguments", sys.argv[1:])
+print("to stderr", file=sys.stderr)
+if "--fail" in sys.argv:
+    raise ValueError("the program's own")
+sys.exit(7)
+"""
+
+
+def run(folder: Path, *words: str, code: str = TRAIN) -> subprocess.CompletedProcess[str]:
+    (folder / "train.py").write_text(code)
+    environ = {**os.environ, "PYTHONPATH": str(ROOT), "TF_CPP_MIN_LOG_LEVEL": "3"}
+    return subprocess.run(
+        [sys.executable, "-m", "tfplace", *words], cwd=folder, env=environ, capture_output=True, text=True, check=False
+    )
+
+
+@needs_tensorflow
+@needs_compiler
+def test_simulate_shows_where_everything_would_go(tmp_path: Path) -> None:
+    done = run(tmp_path, "simulate", "--gpus", "2", "--gpu-memory", "4GB", "train.py", "--epochs", "1", "-o", "x")
+    assert done.returncode == 7, done.stderr
+    assert done.stdout.startswith("arguments ['--epochs', '1', '-o', 'x']\n")
+    assert "to stderr" in done.stderr
+    assert "2 x Simulated GPU (tfplace) 4 GB" in done.stdout
+    assert "on CPU:0 is copied to GPU:0 in every step" in " ".join(done.stdout.split())
+    assert "made at train.py:7" in " ".join(done.stdout.split())
+    assert "measured" not in done.stdout
+    report = subprocess.run(
+        [sys.executable, "-m", "tfplace", "report", "trace.pb", "--format", "json"],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    document = json.loads(report.stdout)
+    [kernel] = document["variables"]
+    assert (kernel["name"], kernel["verdict"], kernel["read_bytes_per_step"]) == ("dense/kernel", "unnecessary", 8192)
+    assert document["totals"]["per_step"]["h2d"] == {
+        "count": 2,  # the variable and the batch of 8 x 64
+        "bytes": 8192 + 2048,
+        "time_us": None,
+        **{k: v for k, v in document["totals"]["per_step"]["h2d"].items() if k == "unknown_sizes"},
+    }
+
+
+@needs_tensorflow
+def test_an_error_of_the_program_is_shown_as_python_shows_it(tmp_path: Path) -> None:
+    done = run(tmp_path, "record", "--no-report", "-o", "t.pbtxt", "train.py", "--fail")
+    assert done.returncode == 1
+    assert done.stderr.rstrip().splitlines()[-1].startswith(("ValueError: the program's own", "tfplace: wrote"))
+    assert "ValueError: the program's own" in done.stderr
+    assert "tfplace/capture" not in done.stderr
+    assert (tmp_path / "t.pbtxt").read_bytes().startswith(b"# tfplace: ")
+
+
+@needs_tensorflow
+def test_a_program_without_a_step_leaves_no_trace_and_says_so(tmp_path: Path) -> None:
+    done = run(tmp_path, "record", "train.py", code="print('hello')")
+    assert (done.returncode, done.stdout) == (0, "hello\n")
+    assert "no trace was written" in done.stderr
+    assert not (tmp_path / "trace.pb").exists()
+
+
+def test_an_existing_trace_is_not_overwritten(tmp_path: Path) -> None:
+    (tmp_path / "trace.pb").write_text("precious")
+    done = run(tmp_path, "record", "train.py", code="print('never runs')")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "--force" in done.stderr
+    assert (tmp_path / "trace.pb").read_text() == "precious"
+
+
+@pytest.mark.parametrize(
+    "words", [["record"], ["simulate"], ["record", "missing.py"], ["simulate", "--gpus", "x", "a.py"]], ids=" ".join
+)
+def test_what_cannot_run_is_one_sentence(tmp_path: Path, words: list[str]) -> None:
+    done = run(tmp_path, *words)
+    assert done.returncode == 2
+    assert done.stderr.splitlines()[0].startswith("tfplace: error: ")
+    assert "Traceback" not in done.stderr
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="signals")
+def test_ctrl_c_is_the_programs(tmp_path: Path) -> None:
+    code = """
+import time
+try:
+    print("up", flush=True)
+    time.sleep(60)
+except KeyboardInterrupt:
+    raise SystemExit(5)
+"""
+    (tmp_path / "train.py").write_text(code)
+    process = subprocess.Popen(
+        [sys.executable, "-m", "tfplace", "record", "train.py"],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        start_new_session=True,
+        text=True,
+    )
+    assert process.stdout is not None
+    assert process.stdout.readline() == "up\n"
+    time.sleep(0.2)
+    os.killpg(process.pid, signal.SIGINT)
+    process.communicate(timeout=60)
+    assert process.returncode == 5

@@ -1,0 +1,130 @@
+"""`tfplace record` and `tfplace simulate`: run a program in a process of its own, capture its step, report on it."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import click
+
+from tfplace.errors import UsageError
+from tfplace.report.output import check_output
+
+_KILLED = 128  # a shell's way to say 'ended by signal N': 128 + N
+
+
+@dataclass(frozen=True)
+class Run:
+    """What to run, and what to do with its trace.
+
+    Attributes:
+        program: Script or module, then its own arguments.
+        output: Trace to write.
+        force: Overwrite it.
+        with_report: Print the report.
+        options: Keyword arguments of `tfplace.capture.runner.record`.
+    """
+
+    program: Sequence[str]
+    output: str
+    force: bool
+    with_report: bool
+    options: Mapping[str, Any]
+
+    def check(self) -> None:
+        """Find out what cannot work before anything starts.
+
+        Raises:
+            UsageError: No program is named.
+            OutputError: The trace cannot be written there.
+        """
+        if not self.program:
+            raise UsageError(
+                "No program was named.", "Write the script and its arguments last, or -m MODULE ARGUMENTS."
+            )
+        check_output(self.output, self.force)
+
+
+def run_record(*, program: Sequence[str], output: str, force: bool, with_report: bool, **options: Any) -> int:
+    """Carry out `tfplace record`; returns the program's exit code."""
+    run = Run(program, output, force, with_report, options)
+    run.check()
+    return _carry_out(run, {})
+
+
+def run_simulate(*, gpus: int, gpu_memory: str, force_simulate: bool, coverage: bool, **words: Any) -> int:
+    """Carry out `tfplace simulate`; returns the program's exit code, 0 for --coverage."""
+    if coverage:
+        return _list_uncovered()
+    taken = {name: words.pop(name) for name in ("program", "output", "force", "with_report")}
+    run = Run(**taken, options=words)
+    run.check()
+    from tfplace.simulate import environment  # noqa: PLC0415 - finds the wheel, may compile
+
+    return _carry_out(run, environment(gpus, gpu_memory, force=force_simulate))
+
+
+def _list_uncovered() -> int:
+    from tfplace.simulate import list_uncovered_ops  # noqa: PLC0415 - imports TensorFlow
+
+    ops = list_uncovered_ops()
+    click.echo(
+        f"{len(ops)} ops have a GPU kernel that no CPU kernel can stand in for; where only some types are listed,"
+    )
+    click.echo("the others run. A program that meets one stops with the op's name and a cure.")
+    for op in ops:
+        types = "all types" if op.complete else ", ".join(sorted(set(op.types)))
+        click.echo(f"  {op.op}: {types}")
+    return 0
+
+
+def _carry_out(run: Run, variables: Mapping[str, str]) -> int:
+    path = Path(run.output)
+    before = _stamp(path)
+    command = [sys.executable, "-m", "tfplace.capture", json.dumps({"path": run.output, **run.options}), *run.program]
+    code = _wait(subprocess.Popen(command, env={**os.environ, **variables}))
+    if _stamp(path) == before:
+        click.echo("tfplace: no trace was written: the program ran no training step that could be captured.", err=True)
+        return code
+    click.echo(f"tfplace: wrote {run.output}", err=True)
+    if run.with_report:
+        from tfplace.cli.work import run_report  # noqa: PLC0415 - pandas, after the program
+
+        run_report(
+            traces=[run.output],
+            format_="text",
+            output="-",
+            force=False,
+            show_all=False,
+            accelerator=None,
+            steps=(),
+            bus_gbps=None,
+            kernels_from="shipped",
+        )
+    return code
+
+
+def _stamp(path: Path) -> tuple[int, int] | None:
+    """Return what tells one writing of a file from another; null where there is no file."""
+    try:
+        status = path.stat()
+    except OSError:
+        return None
+    return status.st_ino, status.st_mtime_ns
+
+
+def _wait(process: subprocess.Popen[bytes]) -> int:
+    """Return the program's exit code. Ctrl-C goes to the program, which decides what it means."""
+    own = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        code = process.wait()
+    finally:
+        signal.signal(signal.SIGINT, own)
+    return _KILLED - code if code < 0 else code
