@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+from collections import Counter
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -75,6 +77,20 @@ def timeline_of(trace: Trace, **more: Any) -> Timeline:
     return build_timeline(analysis, findings, **more)
 
 
+def arrow_ends(timeline: Timeline) -> Counter[tuple[int, int, str, int, int, str]]:
+    """Count the arrows by (start, length, name) of the slices at both ends."""
+    slices, arrows = timeline.slices, timeline.arrows
+    names: dict[int, str] = {}
+
+    def end(number: int) -> tuple[int, int, str]:
+        start, stop, text = (int(column[number]) for column in (slices.start, slices.end, slices.text))
+        if text not in names:
+            names[text] = json.loads("{" + timeline.render(text) + "}}")["name"]
+        return start, stop - start, names[text]
+
+    return Counter((*end(a), *end(b)) for a, b in zip(arrows.source.tolist(), arrows.target.tolist(), strict=True))
+
+
 def hostile_trace() -> Trace:
     """A step whose names do harm where they are not escaped."""
     ops = [op(name, "Odd", start=10 * n, duration=9) for n, name in enumerate(HOSTILE)]
@@ -85,8 +101,11 @@ def hostile_trace() -> Trace:
     )
 
 
-def crowded_trace() -> Trace:
-    """Slices that overlap in part, touch, nest, have no length, or stand on one thread."""
+def crowded_trace(scale: int = 1) -> Trace:
+    """Slices that overlap in part, touch, nest, have no length, or stand on one thread.
+
+    At scale 1 some begin and end within a microsecond, below which chrome://tracing nests by rounded times.
+    """
     spans = [
         (0, 10),
         (5, 10),

@@ -14,6 +14,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 from tfplace.capture.after_import import after_import
+from tfplace.version import __version__
 
 if TYPE_CHECKING:
     from tfplace import capture, simulate
@@ -21,8 +22,6 @@ if TYPE_CHECKING:
     from tfplace.capture.decorator import trace
     from tfplace.capture.hook import SessionHook, trace_session
     from tfplace.capture.keras import KerasCallback
-
-__version__ = "0.1.0"
 
 _HOMES = {
     "Finding": "tfplace.api",

@@ -133,6 +133,8 @@ const load = async () => {
       for (const series of process.counters[name].series) counters += series.samples.length;
   }
   return {
+    arrows: model.flowEvents.map(flow => [flow.startSlice, flow.endSlice].flatMap(
+      slice => [Math.round(slice.start * 1e6), slice.title])),
     warnings: model.importWarnings.map(w => w.type + ': ' + w.message),
     slices, counters, flows: model.flowEvents.length,
     processes: model.getAllProcesses().map(p => p.name),

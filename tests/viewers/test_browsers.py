@@ -1,9 +1,20 @@
 """Timelines in the two real viewers, in headless Chromium."""
 
+from collections import Counter
+
 import pytest
 
-from tests.timeline_checker import check_timeline
-from tests.timeline_samples import OTHERS, OWN, crowded_trace, hostile_trace, timeline_of, trace_of, with_times
+from tests.timeline_checker import check_timeline, ns
+from tests.timeline_samples import (
+    OTHERS,
+    OWN,
+    arrow_ends,
+    crowded_trace,
+    hostile_trace,
+    timeline_of,
+    trace_of,
+    with_times,
+)
 from tests.viewers import browser
 from tfplace.report.timeline.chrome import write_chrome
 
@@ -16,9 +27,9 @@ def opened():
         yield page
 
 
-def write(trace, path):
+def write(timeline, path):
     with path.open("wb") as out:
-        write_chrome(timeline_of(trace), out)
+        write_chrome(timeline, out)
     return path
 
 
@@ -26,21 +37,25 @@ def test_chrome_tracing_holds_all_that_was_written(opened, tmp_path):
     tab, home = opened
     browser.open_catapult(tab, home)
     traces = {path.name: trace_of(path) for path in with_times(OWN) + with_times(OTHERS)}
-    for name, trace in {**traces, "hostile": hostile_trace(), "crowded": crowded_trace()}.items():
-        path = write(trace, tmp_path / "t.json")
+    for name, trace in {**traces, "hostile": hostile_trace(), "crowded": crowded_trace(scale=8)}.items():
+        timeline = timeline_of(trace)
+        path = write(timeline, tmp_path / "t.json")
         written = check_timeline(path)
+        first = min(ns(event["ts"]) for event in written.of("X"))
+        meant = Counter((a - first, b, c - first, d) for a, _, b, c, _, d in arrow_ends(timeline).elements())
         seen = browser.show_in_catapult(tab, path, draw=False)
         assert seen.get("error") is None, name
         assert seen["warnings"] == [], name
         assert seen["slices"] == written.slices + written.marks, name
         assert (seen["flows"], seen["counters"]) == (written.arrows, written.counter_values), name
+        assert Counter(map(tuple, seen["arrows"])) == meant, name
         assert seen["processes"] == list(written.processes.values()), name
 
 
 def test_perfetto_shows_processes_and_lanes_by_name(opened, tmp_path):
     tab, home = opened
     path = next(path for path in OWN if path.name == "cifar10_weights_on_cpu.pbtxt")
-    assert browser.show_in_perfetto(tab, home, write(trace_of(path), tmp_path / "t.json")) == ""
+    assert browser.show_in_perfetto(tab, home, write(timeline_of(trace_of(path)), tmp_path / "t.json")) == ""
     text = tab.locator("body").inner_text()
     for shown in ("CPU:0 (host)", "CPU:1 (a CPU plays the accelerator)", "transfers without a time of their own"):
         assert shown in text
@@ -48,5 +63,5 @@ def test_perfetto_shows_processes_and_lanes_by_name(opened, tmp_path):
 
 def test_perfetto_opens_hostile_names_without_a_dialog(opened, tmp_path):
     tab, home = opened
-    assert browser.show_in_perfetto(tab, home, write(hostile_trace(), tmp_path / "t.json")) == ""
+    assert browser.show_in_perfetto(tab, home, write(timeline_of(hostile_trace()), tmp_path / "t.json")) == ""
     assert "copies H2D" in tab.locator("body").inner_text()

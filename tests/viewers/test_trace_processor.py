@@ -2,13 +2,21 @@
 
 import gzip
 import io
-import json
 from collections import Counter
 
 import pytest
 
 from tests.timeline_checker import check_timeline, ns
-from tests.timeline_samples import OTHERS, OWN, crowded_trace, hostile_trace, timeline_of, trace_of, with_times
+from tests.timeline_samples import (
+    OTHERS,
+    OWN,
+    arrow_ends,
+    crowded_trace,
+    hostile_trace,
+    timeline_of,
+    trace_of,
+    with_times,
+)
 from tests.viewers import perfetto
 from tfplace.report.timeline.chrome import compressed, write_chrome
 
@@ -35,7 +43,8 @@ def read_back(timeline, path):
     drawn = written.of("X") + written.of("i")
     expected = Counter((e["pid"], e["tid"], ns(e["ts"]), ns(e.get("dur", 0)), shown(e["name"])) for e in drawn)
     assert Counter(map(tuple, slices)) == expected
-    assert Counter(map(tuple, ends)) == arrow_ends(timeline)
+    meant = Counter((a, b, shown(c), d, e, shown(f)) for a, b, c, d, e, f in arrow_ends(timeline).elements())
+    assert Counter(map(tuple, ends)) == meant
     counted = Counter(
         (e["pid"], f"{e['name']} {unit}", ns(e["ts"]), float(value))
         for e in written.of("C")
@@ -48,25 +57,6 @@ def read_back(timeline, path):
 def shown(name):
     """Perfetto shows a backslash as it stands in the file: twice."""
     return name.replace("\\", "\\\\")
-
-
-def arrow_ends(timeline):
-    names = {}
-
-    def name(number):
-        if number not in names:
-            names[number] = shown(json.loads("{" + timeline.render(number) + "}}")["name"])
-        return names[number]
-
-    slices, arrows = timeline.slices, timeline.arrows
-    ends = []
-    for source, target in zip(arrows.source.tolist(), arrows.target.tolist(), strict=True):
-        pair = []
-        for end in (source, target):
-            start, stop = int(slices.start[end]), int(slices.end[end])
-            pair += [start, stop - start, name(int(slices.text[end]))]
-        ends.append(tuple(pair))
-    return Counter(ends)
 
 
 @pytest.mark.parametrize("path", with_times(OWN), ids=lambda path: path.name)

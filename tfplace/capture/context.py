@@ -52,11 +52,11 @@ import time
 from collections.abc import Iterable
 from typing import Any
 
-import tfplace
 from tfplace.capture.arguments import Handles, describe_arguments
 from tfplace.capture.clock import Step
 from tfplace.capture.graphs import Function
 from tfplace.capture.tf_api import TensorFlow, tensorflow
+from tfplace.version import __version__
 
 SIMULATED_MARK = "simulated"
 PROFILER_BUSY = "another profiler was running, so nothing was timed; placement is complete."
@@ -87,7 +87,7 @@ def basics(made_by: str, step_name: str, accelerator: str | None) -> dict[str, A
     """Return versions and origin."""
     context: dict[str, Any] = {
         "tf_version": tensorflow().version,
-        "tfplace_version": tfplace.__version__,
+        "tfplace_version": __version__,
         "made_by": made_by,
         "step_name": step_name,
     }

@@ -14,11 +14,11 @@ from collections.abc import Sequence
 
 import click
 
-from tfplace import __version__
 from tfplace.cli.commands import COMMANDS
 from tfplace.cli.options import debug_option, wants_traceback
 from tfplace.errors import TfplaceError
 from tfplace.names import printable
+from tfplace.version import __version__
 
 _MAX_MESSAGE = 1000
 FINE, BAD_INPUT, OWN_FAULT, INTERRUPTED = 0, 2, 3, 130

@@ -164,27 +164,30 @@ def _first_of(rows: pd.DataFrame, among: tuple[pd.DataFrame, ...], direction: st
 
 def _bind(slices: Slices, source: Int, target: Int, label: Int, names: list[tuple[str, str]]) -> Arrows:
     """Choose the two moments of each arrow."""
-    alone_at_start, has_inner = on_top(slices)
+    moment, alone, has_inner = inside(slices)
     begins, ends = slices.start[source], slices.end[source]
-    arrive = slices.start[target]
-    last_moment = np.maximum(ends - 1, begins)
-    leave = np.where(has_inner[source], begins, np.minimum(last_moment, arrive))
-    good = (leave >= begins) & (leave <= arrive) & alone_at_start[target] & (source != target)
-    good &= ~has_inner[source] | alone_at_start[source]
+    arrive = moment[target]
+    leave = np.where(has_inner[source], moment[source], np.minimum(np.maximum(ends - 1, begins), arrive))
+    good = (leave >= begins) & (leave <= arrive) & alone[target] & (source != target)
+    good &= ~has_inner[source] | alone[source]
     good &= (ends > begins) & (slices.end[target] > arrive)  # chrome://tracing binds nothing to a slice of no length
     from_to = (source[good], target[good], leave[good], arrive[good])
     return Arrows(*from_to, label[good], names, dropped=int((~good).sum()))
 
 
-def on_top(slices: Slices) -> tuple[npt.NDArray[np.bool_], npt.NDArray[np.bool_]]:
-    """Tell of each slice whether it is the innermost at its start, and whether another lies within it."""
+def inside(slices: Slices) -> tuple[Int, npt.NDArray[np.bool_], npt.NDArray[np.bool_]]:
+    """Return of each slice: a moment just inside it, whether it is on top there, and whether another lies within it.
+
+    The moment is one nanosecond after the start: at the start itself chrome://tracing finds the slice before, where
+    that ends there.
+    """
     order = np.lexsort((-slices.end, slices.start, slices.track))
     start, end, track = slices.start[order], slices.end[order], slices.track[order]
+    moment = np.where(end - start > 1, start + 1, start)
     alone = np.ones(len(order), dtype=np.bool_)
     inner = np.zeros(len(order), dtype=np.bool_)
     same_track = track[1:] == track[:-1]
-    alone[:-1] = ~(same_track & (start[1:] == start[:-1]))
+    alone[:-1] = ~(same_track & (start[1:] <= moment[:-1]))
     inner[:-1] = same_track & ((start[1:] < end[:-1]) | (start[1:] == start[:-1]))
-    result = np.empty_like(alone), np.empty_like(inner)
-    result[0][order], result[1][order] = alone, inner
-    return result
+    back = np.argsort(order)
+    return moment[back], alone[back], inner[back]
