@@ -19,7 +19,7 @@ import pytest
 
 import tfplace as package
 from tests.cli.support import ROOT, one_line_error, tfplace, write_step
-from tfplace.cli.commands import TABLES
+from tfplace.cli.options import TABLES
 from tfplace.diagnose.rules import ALL_RULES
 from tfplace.model import schema
 
