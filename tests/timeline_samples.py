@@ -106,19 +106,8 @@ def crowded_trace(scale: int = 1) -> Trace:
 
     At scale 1 some begin and end within a microsecond, below which chrome://tracing nests by rounded times.
     """
-    spans = [
-        (0, 10),
-        (5, 10),
-        (5, 5),
-        (10, 0),
-        (10, 0),
-        (15, 1),
-        (15, 20),
-        (16, 1.5),
-        (17.5, 0.25),
-        (17.75, 40),
-        (0, 60),
-    ]
+    spans = [(0, 10), (5, 10), (5, 5), (10, 0), (10, 0), (15, 1), (15, 20), (16, 1.5), (17.5, 0.25), (17.75, 40)]
+    spans = [(scale * start, scale * length) for start, length in [*spans, (0, 60)]]
     threaded = [op(f"t{n}", "Op", start=s, duration=d, thread=7, nanos=True) for n, (s, d) in enumerate(spans)]
     loose = [op(f"n{n}", "Op", start=s, duration=d, nanos=True) for n, (s, d) in enumerate(spans)]
     kernels = [kernel(f"n{n}", "Op", start=s + 1, duration=d, nanos=True) for n, (s, d) in enumerate(spans)]

@@ -81,12 +81,8 @@ class Case:
 
 
 CASES = {
-    "cifar10_weights_on_cpu": Case(
-        "cifar10_v1", "session", "cifar10_weights_on_cpu.pbtxt", {"weights_on": "/cpu:0"}
-    ),
-    "cifar10_weights_on_gpu": Case(
-        "cifar10_v1", "session", "cifar10_weights_on_gpu.pbtxt", {"weights_on": "/gpu:0"}
-    ),
+    "cifar10_weights_on_cpu": Case("cifar10_v1", "session", "cifar10_weights_on_cpu.pbtxt", {"weights_on": "/cpu:0"}),
+    "cifar10_weights_on_gpu": Case("cifar10_v1", "session", "cifar10_weights_on_gpu.pbtxt", {"weights_on": "/gpu:0"}),
     "cifar10_function_weights_on_cpu": Case(
         "cifar10_function", "function", "cifar10_function_weights_on_cpu.pb", {"weights_on": "/cpu:0"}
     ),
@@ -103,9 +99,7 @@ CASES = {
     "embedding_function_on_cpu": Case("embedding_function", "function", "embedding_function_on_cpu.pb"),
     "keras_embedding_on_cpu": Case("keras_embedding", "keras", "keras_embedding_on_cpu.pb"),
     "inference_cpu_weights": Case("inference_v1", "session", "inference_cpu_weights.pbtxt"),
-    "inference_function_cpu_weights": Case(
-        "inference_function", "function", "inference_function_cpu_weights.pb.gz"
-    ),
+    "inference_function_cpu_weights": Case("inference_function", "function", "inference_function_cpu_weights.pb.gz"),
     "input_feed": Case("input_v1", "session", "input_feed.pbtxt", {"source": "feed"}),
     "input_feed_steps": Case("input_v1", "session", "input_feed_steps/step_{}.pb", {"source": "feed"}, steps=3),
     "input_dataset": Case("input_v1", "session", "input_dataset.pbtxt", {"source": "dataset"}),
@@ -144,9 +138,7 @@ def capture_session(case: Case, program: Any, paths: list[str], accelerator: str
         v1.set_random_seed(1)
         fetches, feed = program.build(case.accelerator, **case.arguments)
         devices = {} if case.gpus else {"CPU": 2}
-        config = v1.ConfigProto(
-            allow_soft_placement=case.soft, device_count=devices, inter_op_parallelism_threads=1
-        )
+        config = v1.ConfigProto(allow_soft_placement=case.soft, device_count=devices, inter_op_parallelism_threads=1)
         with v1.Session(config=config) as session:
             session.run([v1.global_variables_initializer(), v1.tables_initializer()])
             for _ in range(WARM_UP):
@@ -168,8 +160,9 @@ def capture_function(case: Case, program: Any, paths: list[str], accelerator: st
         tf.config.set_logical_device_configuration(cpu, [tf.config.LogicalDeviceConfiguration()] * 2)
     function, arguments = program.build(case.accelerator, **case.arguments)
     step = tfplace.trace(paths[0], skip=WARM_UP, steps=1, accelerator=accelerator)(function)
-    for _ in range(WARM_UP + 1):
-        step(*arguments)
+    with tf.device(None if case.gpus else case.accelerator):  # the default for ops that ask for none, as a GPU is
+        for _ in range(WARM_UP + 1):
+            step(*arguments)
     yield paths[0]
 
 

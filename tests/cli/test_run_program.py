@@ -145,3 +145,27 @@ except KeyboardInterrupt:
     os.killpg(process.pid, signal.SIGINT)
     process.communicate(timeout=60)
     assert process.returncode == 5
+
+
+KERAS = """
+import keras
+import numpy as np
+
+model = keras.Sequential([keras.layers.Dense(4)])
+model.compile("sgd", "mse")
+model.fit(np.ones([32, 8], "float32"), np.ones([32, 4], "float32"), batch_size=4, verbose=0)
+print("jit", model.jit_compile)
+"""
+
+
+@needs_tensorflow
+@needs_compiler
+@pytest.mark.parametrize(("words", "jit"), [([], True), (["--no-jit"], False)])
+def test_keras_compiles_its_step_once_there_is_a_gpu_unless_told_not_to(
+    tmp_path: Path, words: list[str], jit: bool
+) -> None:
+    done = run(tmp_path, "simulate", *words, "train.py", code=KERAS)
+    assert done.returncode == 0, done.stderr
+    assert f"jit {jit}\n" in done.stdout
+    assert ("xla-hides-placement  info" in done.stdout) == jit
+    assert ("--no-jit" in done.stdout) == jit

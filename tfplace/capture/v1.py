@@ -233,7 +233,8 @@ def _requested(graph: Any, partitions: Iterable[Any]) -> dict[str, Any]:
     found = {}
     for node in (node for partition in partitions for node in partition.node):
         op = _op(graph, node.name)
-        if op is not None and op.device:
+        is_runtimes_own = bool(_SUFFIX.search(node.name)) and op is not None and op.type != node.op
+        if op is not None and op.device and not is_runtimes_own:
             found[node.name] = op.device
     devices = sorted(set(found.values()))
     return {"devices": devices, "of": {name: devices.index(device) for name, device in found.items()}}

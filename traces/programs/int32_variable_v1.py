@@ -1,7 +1,7 @@
 """An int32 variable asked for on the GPU, under soft placement: a v1 Session program.
 
-An int32 variable has no GPU kernel, so it lands on the CPU with all that shares its colocation group, and
-the class weights that are gathered by it go with their sibling: nothing fails, nothing is said.
+An int32 variable has no GPU kernel, so it lands on the CPU, and its update with it: nothing fails, nothing
+is said. What each step adds comes up from the GPU, and the new counts go down again.
 """
 
 from __future__ import annotations
@@ -22,12 +22,14 @@ def build(accelerator: str) -> tuple[Any, dict[Any, Any]]:
     labels = v1.placeholder(tf.int64, [BATCH], name="labels")
     with tf.device(accelerator):
         seen = v1.get_variable("seen", [CLASSES], tf.int32, v1.zeros_initializer(), use_resource=False, trainable=False)
-        count = v1.assign_add(seen, tf.math.bincount(tf.cast(labels, tf.int32), minlength=CLASSES), name="count")
+        hits = tf.cast(tf.reduce_sum(tf.one_hot(labels, CLASSES), axis=0), tf.int32, name="hits")
+        count = v1.assign_add(seen, hits, name="count")
         weights = v1.get_variable("softmax/weights", [FEATURES, CLASSES], initializer=start, use_resource=False)
-        logits = tf.matmul(features, weights)
         rarity = tf.math.rsqrt(tf.cast(count, tf.float32) + 1.0, name="rarity")
-        each = tf.nn.sparse_softmax_cross_entropy_with_logits(labels=labels, logits=logits * rarity)
-        train = v1.train.GradientDescentOptimizer(0.1).minimize(tf.reduce_mean(each, name="loss"))
+        logits = tf.multiply(tf.matmul(features, weights), rarity, name="logits")
+        each = tf.nn.sparse_softmax_cross_entropy_with_logits(labels=labels, logits=logits)
+        loss = tf.reduce_mean(each, name="loss")
+        train = v1.train.GradientDescentOptimizer(0.1).minimize(loss)
     random = np.random.default_rng(1)
     feed = {features: random.random(features.shape, np.float32), labels: random.integers(0, CLASSES, BATCH)}
-    return [train], feed
+    return [loss, train], feed

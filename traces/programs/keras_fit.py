@@ -7,7 +7,7 @@ from typing import Any
 
 import tensorflow as tf
 
-BATCH, FEATURES, STEPS = 64, 784, 12
+BATCH, FEATURES, STEPS = 64, 784, 6
 
 
 class Pause(tf.keras.callbacks.Callback):  # type: ignore[misc]
@@ -26,7 +26,7 @@ def fit(accelerator: str, callback: Any, prefetch: str) -> None:
     features = tf.random.uniform([BATCH * STEPS, FEATURES])
     labels = tf.random.uniform([BATCH * STEPS], 0, 10, tf.int64)
     with tf.device("/cpu:0"):
-        dataset = tf.data.Dataset.from_tensor_slices((features, labels)).batch(BATCH, drop_remainder=True)
+        dataset = tf.data.Dataset.from_tensor_slices((features, labels)).batch(BATCH, drop_remainder=True).repeat()
     if prefetch == "to_device":
         dataset = dataset.apply(tf.data.experimental.prefetch_to_device(accelerator))
     model = tf.keras.Sequential(
@@ -39,4 +39,4 @@ def fit(accelerator: str, callback: Any, prefetch: str) -> None:
     loss = tf.keras.losses.SparseCategoricalCrossentropy(from_logits=True)
     # With a GPU there Keras would compile the step by XLA, which hides all placement.
     model.compile(tf.keras.optimizers.SGD(0.1), loss, jit_compile=False)
-    model.fit(dataset, epochs=1, verbose=0, callbacks=[Pause(), callback])
+    model.fit(dataset, steps_per_epoch=STEPS, verbose=0, shuffle=False, callbacks=[Pause(), callback])

@@ -66,8 +66,7 @@ def _group(graph: str) -> str:
 
 def add_requests(rows: NodeRows, context: dict[str, Any]) -> None:
     """Fill in the devices that were asked for: by node name, and by argument for the variables of functions."""
-    stored = context.get("requested_devices")
-    by_name = stored if isinstance(stored, dict) else {}
+    by_name = _requests_by_name(context.get("requested_devices"))
     by_argument = {
         (_text(function.get("graph")), argument.get("index")): _text(argument.get("requested_device"))
         for function in _dicts(context.get("functions"))
@@ -80,6 +79,20 @@ def add_requests(rows: NodeRows, context: dict[str, Any]) -> None:
             rows.requested[node] = known if known is not None else rows.requested[node]
         if rows.requested[node] is None:
             rows.requested[node] = _text(by_name.get(name))
+
+
+def _requests_by_name(stored: Any) -> dict[str, Any]:
+    """Return {node name: device} of {'devices': [device], 'of': {node name: index}}, or of the plain mapping."""
+    if not isinstance(stored, dict):
+        return {}
+    devices, numbers = stored.get("devices"), stored.get("of")
+    if not (isinstance(devices, list) and isinstance(numbers, dict)):
+        return stored
+    return {
+        name: devices[number]
+        for name, number in numbers.items()
+        if isinstance(number, int) and 0 <= number < len(devices)
+    }
 
 
 def find_lines(rows: NodeRows, context: dict[str, Any]) -> list[str | None]:

@@ -19,8 +19,11 @@ _FEWEST, _MOST = 10, 200
 def bus_counters(analysis: Analysis, pids: dict[int, int], zero_ns: int) -> list[Counter]:
     """Return bytes per second per GPU and direction: each copy's mean over its own time, copies at once added up.
 
-    A copy without a size, or without a length, adds nothing; the counter's name says how many there are.
+    A copy without a size, or without a length, adds nothing; the counter's name says how many there are. Nothing for a
+    simulated GPU: its copies do not cross a bus.
     """
+    if analysis.trace.simulated is not None:
+        return []
     rows = analysis.transfers
     rows = rows[rows["event_id"].notna() & rows["direction"].isin(BUS)]
     events = analysis.trace.events

@@ -48,7 +48,7 @@ def describe(trace: Trace) -> str:
     name = join_words(files, 3) if files else "trace"
     words = [f"tfplace: {name}"]
     if trace.simulated is not None:
-        words.append(f"simulated GPU ({printable(trace.simulated, 80)}): times are not a GPU's")
+        words.append(f"simulated, {printable(trace.simulated, 80)}: times are not a GPU's")
     devices = trace.devices
     played = devices.loc[(devices["role"] == "device") & (devices["kind"] == "CPU"), "name"].tolist()
     if played:

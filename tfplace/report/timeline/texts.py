@@ -171,6 +171,8 @@ class _Copies:
         size = rows["num_bytes"].to_numpy(dtype=np.float64, na_value=np.nan)
         # bytes per nanosecond are gigabytes per second
         speed = np.divide(size, lasts, out=np.full(len(rows), np.nan), where=(lasts > 0) & (size > 0))
+        if analysis.trace.simulated is not None:
+            speed[:] = np.nan  # no bus was crossed
         self._speed: list[float] = speed.round(3).tolist()
         self._exposed: list[float] = (rows["exposed_ns"].to_numpy(dtype=np.float64, na_value=np.nan) / 1000).tolist()
 
