@@ -19,6 +19,7 @@ import pytest
 
 import tfplace as package
 from tests.cli.support import ROOT, one_line_error, tfplace, write_step
+from tfplace.cli import cli
 from tfplace.cli.options import TABLES
 from tfplace.diagnose.rules import ALL_RULES
 from tfplace.model import schema
@@ -38,7 +39,7 @@ def trace(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_help_names_every_command(option: str) -> None:
     done = tfplace(option)
     assert done.returncode == 0
-    assert [line.split()[0] for line in done.stdout.split("Commands:\n")[1].splitlines()] == list(COMMANDS)
+    assert re.findall(r"^  (\w+) ", done.stdout.split("Commands:\n")[1], re.M) == list(cli.commands)
 
 
 @pytest.mark.parametrize("command", COMMANDS)

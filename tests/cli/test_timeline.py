@@ -11,11 +11,21 @@ import urllib.request
 
 import pytest
 
-from tests.builders import CPU0, graph, node, run_metadata
+from tests.builders import CPU0, CPU1, graph, lane, node, op, run_metadata
 from tests.cli.support import ROOT, TRACES, one_line_error, tfplace, tfplace_bytes, write_step
 from tests.timeline_checker import check_timeline
+from tests.timeline_samples import two_gpu_step
 
-FEED = TRACES / "input_feed_steps"
+STEPS = 3
+
+
+@pytest.fixture(scope="module")
+def steps_folder(tmp_path_factory):
+    """Three files of a step each, numbered 1 to 3 by their order."""
+    folder = tmp_path_factory.mktemp("steps")
+    for number in range(1, STEPS + 1):
+        (folder / f"step_{number}.pb").write_bytes(two_gpu_step(number).SerializeToString())
+    return folder
 
 
 def test_it_writes_a_valid_file_and_says_what_it_wrote(tmp_path):
@@ -46,8 +56,8 @@ def test_standard_input_is_read():
     ("steps", "drawn"),
     [("2", {"2"}), ("1:2", {"1", "2"}), ("2:", {"2", "3"}), (":1", {"1"}), (":", None), ("1:9", {"1", "2", "3"})],
 )
-def test_steps_chooses(steps, drawn, tmp_path):
-    done = tfplace("timeline", FEED, "--steps", steps, "-o", tmp_path / "t.json")
+def test_steps_chooses(steps, drawn, steps_folder, tmp_path):
+    done = tfplace("timeline", steps_folder, "--steps", steps, "-o", tmp_path / "t.json")
     if drawn is None:
         assert "--steps ':' is not a range" in one_line_error(done)
         return
@@ -56,18 +66,18 @@ def test_steps_chooses(steps, drawn, tmp_path):
 
 
 @pytest.mark.parametrize("steps", ["7", "x", "1:2:3", "3:1"])
-def test_steps_that_are_not_there_are_refused(steps, tmp_path):
-    message = one_line_error(tfplace("timeline", FEED, "--steps", steps, "-o", tmp_path / "t.json"))
+def test_steps_that_are_not_there_are_refused(steps, steps_folder, tmp_path):
+    message = one_line_error(tfplace("timeline", steps_folder, "--steps", steps, "-o", tmp_path / "t.json"))
     assert "step" in message
     assert not (tmp_path / "t.json").exists()
 
 
-def test_max_events_leaves_out_whole_steps_and_says_so_and_all_draws_all(tmp_path):
+def test_max_events_leaves_out_whole_steps_and_says_so_and_all_draws_all(steps_folder, tmp_path):
     out = tmp_path / "t.json"
-    done = tfplace("timeline", FEED, "--max-events", "110", "-o", out)
+    done = tfplace("timeline", steps_folder, "--max-events", "130", "-o", out)
     assert "Drawn are all transfers and the whole of step" in done.stderr
     assert {e["args"]["step"] for e in check_timeline(out).of("X") if e.get("cat") == "op"} < {"1", "2", "3"}
-    done = tfplace("timeline", FEED, "--max-events", "110", "--all", "-o", out, "--force")
+    done = tfplace("timeline", steps_folder, "--max-events", "130", "--all", "-o", out, "--force")
     assert "Drawn are" not in done.stderr
     assert {e["args"]["step"] for e in check_timeline(out).of("X") if e.get("cat") == "op"} == {"1", "2", "3"}
 
@@ -96,9 +106,12 @@ def test_a_trace_without_times_is_refused_with_the_way_to_record_them(tmp_path):
 
 
 def test_an_accelerator_played_by_a_cpu_is_named_so(tmp_path):
-    done = tfplace("timeline", FEED, "--accelerator", "CPU:1", "-o", tmp_path / "t.json")
+    trace = tmp_path / "step.pb"
+    lanes = [lane(device, op("a", "Const", start=0, duration=5)) for device in (CPU0, CPU1)]
+    trace.write_bytes(run_metadata(dev_stats=lanes).SerializeToString())
+    done = tfplace("timeline", trace, "--accelerator", "CPU:1", "-o", tmp_path / "t.json")
     assert done.returncode == 0
-    assert "CPU:1 (a CPU plays the accelerator)" in check_timeline(tmp_path / "t.json").processes.values()
+    assert "CPU:1 (a CPU as accelerator)" in check_timeline(tmp_path / "t.json").processes.values()
 
 
 def fake_viewer(folder):

@@ -176,8 +176,9 @@ def test_a_cpu_that_plays_the_accelerator_is_named_so_and_its_edges_have_no_inve
     other = graph(CPU1, recv("w/_1", edge, CPU0, CPU1), node("y", "Relu", "w/_1", T="float32"))
     lanes = [lane(CPU0, op("w", "VariableV2", start=0, duration=5)), lane(CPU1, op("y", "Relu", start=8, duration=5))]
     page = drawn(load(run_metadata([host, other], lanes), accelerator="CPU:1"))
-    assert "CPU:1 (a CPU plays the accelerator)" in page.processes.values()
-    assert page.processes[1] == "tfplace: step0.pb (CPU:1 plays the accelerator: times are a CPU's)"
+    assert "CPU:1 (a CPU as accelerator)" in page.processes.values()
+    assert page.processes[1] == "tfplace: step0.pb (a CPU as accelerator)"
+    named(page, "tfplace: step0.pb (CPU:1 plays the accelerator: times are a CPU's)")
     (missing,) = page.on(page.processes[1], "transfers without a time of their own")
     assert missing["name"] == "1 transfer in this step, copies were not timed: 1 H2D 24 B"
     assert missing["args"]["transfer 1"] == "H2D w, 24 B"
@@ -189,15 +190,26 @@ def test_a_cpu_that_plays_the_accelerator_is_named_so_and_its_edges_have_no_inve
 
 def test_a_simulated_gpu_is_named_so_everywhere():
     page = drawn(replace(load(two_gpu_step()), simulated="2 GPUs of 16 GB"))
-    assert "simulated GPU (2 GPUs of 16 GB): times are not a GPU's" in page.processes[1]
-    assert "GPU:0 (simulated: times are not a GPU's)" in page.processes.values()
-    assert named(page, page.processes[1])["args"]["simulated"] == "2 GPUs of 16 GB"
-    assert not [event for event in page.of("C") if event["name"] == "busy"]
+    title = "tfplace: step0.pb (simulated, 2 GPUs of 16 GB: times are not a GPU's)"
+    assert list(page.processes.values()) == [
+        "tfplace: step0.pb (simulated)",
+        "CPU:0 (host)",
+        "GPU:0 (simulated)",
+        "GPU:1 (simulated)",
+    ]
+    assert named(page, title)["args"]["simulated"] == "2 GPUs of 16 GB"
+
+
+def test_a_simulated_gpu_has_neither_bus_speeds_nor_a_busy_share():
+    page = drawn(replace(load(two_gpu_step()), simulated="2 GPUs of 16 GB"))
+    assert page.of("C") == []
+    assert "GB/s" not in named(page, "conv1/kernel, 2.4 MB")["args"]
 
 
 def test_a_trace_of_host_ops_only_says_so():
     page = drawn(load(run_metadata(dev_stats=[lane(CPU0, op("a", "Const", start=0, duration=1))])))
-    assert page.processes[1].endswith("(host times only, no GPU kernels or copies traced)")
+    (about,) = page.on(page.processes[1], "about this timeline")
+    assert about["name"].endswith("(host times only, no GPU kernels or copies traced)")
 
 
 def test_a_trace_without_times_is_refused():

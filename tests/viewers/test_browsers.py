@@ -54,10 +54,10 @@ def test_chrome_tracing_holds_all_that_was_written(opened, tmp_path):
 
 def test_perfetto_shows_processes_and_lanes_by_name(opened, tmp_path):
     tab, home = opened
-    path = next(path for path in OWN if path.name == "cifar10_weights_on_cpu.pbtxt")
+    path = next(path for path in OWN if path.name == "cpu_accelerator_cifar10.pbtxt")
     assert browser.show_in_perfetto(tab, home, write(timeline_of(trace_of(path)), tmp_path / "t.json")) == ""
     text = tab.locator("body").inner_text()
-    for shown in ("CPU:0 (host)", "CPU:1 (a CPU plays the accelerator)", "transfers without a time of their own"):
+    for shown in ("CPU:0 (host)", "CPU:1 (a CPU as accelerator)", "transfers without a time of their own"):
         assert shown in text
 
 
