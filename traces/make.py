@@ -17,6 +17,7 @@ import gzip
 import importlib
 import os
 import re
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -124,7 +125,7 @@ CASES = {
 }
 
 
-# ---- capturing: each yields when a file of the staging folder is complete --------------------------------
+# ---- capturing: each yields the path of a file when it is complete ----------------------------------------
 
 
 def capture_session(case: Case, program: Any, paths: list[str], accelerator: str | None) -> Any:
@@ -287,11 +288,13 @@ def finish(name: str, case: Case, captured: str, target: Path) -> None:
     if case.gpus:
         context["device_counted"] = counted = device_counted()
         require_equal(f"{name}, step_stats", copies_in(metadata), counted)
-    target.parent.mkdir(parents=True, exist_ok=True)
-    write_trace(str(target), metadata, context)
-    check_file(target)
+    staged = Path(captured).with_name(target.name)
+    write_trace(str(staged), metadata, context)
+    check_file(staged)
     if case.gpus:
-        require_equal(f"{name}, as tfplace reads it", copies_read(target), counted)
+        require_equal(f"{name}, as tfplace reads it", copies_read(staged), counted)
+    target.parent.mkdir(parents=True, exist_ok=True)
+    shutil.move(staged, target)
     print(f"{target}: {target.stat().st_size:,} bytes; copies {context.get('device_counted', 'not counted')}")
 
 

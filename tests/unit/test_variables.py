@@ -147,3 +147,20 @@ def test_names_come_from_what_capture_stored() -> None:
     }
     message = read_by_gpu(*resource_argument(), value="read")
     assert study(message, context=context).variables["named"].tolist() in ([True], [False])
+
+
+def test_a_reference_handed_on_by_its_update_is_still_the_variable() -> None:
+    counted = node("count", "AssignAdd", "w", "one", T="int32")
+    one = node("one", "Const", dtype="int32", value={"dtype": "int32", "shape": "[4]"})
+    variable = node("w", "VariableV2", dtype="int32", shape="[4]")
+    variables = study(read_by_gpu(variable, one, counted, value="count", dtype="int32")).variables
+    assert rows(variables, "verdict", "read_bytes_per_step") == [("justified", 16)]
+
+
+def test_a_table_whose_look_ups_go_to_the_gpu_is_justified() -> None:
+    table = node("table", "HashTableV2", key_dtype="string", value_dtype="int64")
+    keys = node("keys", "_Arg", T="string", index=0)
+    missing = node("missing", "Const", dtype="int64", value={"dtype": "int64", "shape": "[]"})
+    found = node("found", "LookupTableFindV2", "table", "keys", "missing", Tin="string", Tout="int64")
+    variables = study(read_by_gpu(table, keys, missing, found, value="found", dtype="int64")).variables
+    assert rows(variables, "name", "kind", "verdict", "rows_only") == [("table", "table", "justified", True)]

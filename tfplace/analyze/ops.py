@@ -45,8 +45,13 @@ SIZE_KEEPING = IDENTITIES | {"Reshape", "Squeeze", "ExpandDims", "Cast", "Bitcas
 
 VARIABLE_READS = frozenset({"ReadVariableOp", "_ReadVariablesOp", "ReadVariableXlaSplitND"})
 
-GATHERS = re.compile(r"^(Resource)?(Gather(V2|Nd)?|SparseGather)$|^EmbeddingLookup|^ResourceGather")
+GATHERS = re.compile(
+    r"^(Resource)?(Gather(V2|Nd)?|SparseGather)$|^EmbeddingLookup|^ResourceGather|^LookupTableFind(V2)?$"
+)
 """Ops that take rows of a table: the output is a part of the first input."""
+
+REF_WRITES = re.compile(r"^(Ref)?Assign(Add|Sub)?$|^(Sparse)?Apply[A-Z]|^Scatter(Nd)?(Add|Sub|Update|Mul|Div|Min|Max)$")
+"""Writes of reference variables: they hand on the variable itself, after the change."""
 
 ROW_REDUCERS = re.compile(r"^SparseSegment(Sum|Mean|SqrtN)")
 """Ops that gather rows and sum them."""

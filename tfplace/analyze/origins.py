@@ -64,7 +64,7 @@ def trace_origin(flow: Dataflow, node: int, slot: int = 0) -> Origin:
     for _ in range(_MAX_HOPS):
         node, slot = flow.source(node, slot)
         op = flow.op[node]
-        if ops.is_variable(op) or is_resource(flow, node):
+        if ops.is_variable(op) or ops.is_table(op) or is_resource(flow, node):
             return Origin("variable", node, slot, rows_only, not rows_only)
         if op in ops.VARIABLE_READS or ops.GATHERS.match(op) or ops.ROW_REDUCERS.match(op):
             rows_only = rows_only or op not in ops.VARIABLE_READS
@@ -81,7 +81,7 @@ def trace_origin(flow: Dataflow, node: int, slot: int = 0) -> Origin:
         if op in ops.FEEDS or ops.INPUTS.match(op) or (flow.is_recv(node) and is_client_end(flow, node)):
             return Origin("input", node, slot)
         first = _first_input(flow, node)
-        if op not in ops.SIZE_KEEPING or first is None:
+        if first is None or not (op in ops.SIZE_KEEPING or ops.REF_WRITES.match(op)):
             break
         node, slot = first
     return Origin("computed", node, slot)

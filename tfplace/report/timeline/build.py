@@ -23,6 +23,7 @@ from tfplace.report.timeline.marks import (
     describe,
     finding_places,
     own_slices,
+    short_title,
     step_windows,
 )
 from tfplace.report.timeline.model import NONE, Int, Mark, Slices, Timeline, Track
@@ -52,7 +53,7 @@ def build_timeline(
     texts = EventTexts(analysis)
     step_names = [str(number) for number in step_numbers(trace)]
     pids, names = device_processes(trace)
-    names[OWN_PID] = describe(trace).replace("/", " ")
+    names[OWN_PID] = short_title(trace).replace("/", " ")
     own = own_slices(analysis, texts, step_names)
     zero = own[0].start
     found = finding_places(analysis, findings)

@@ -170,7 +170,6 @@ def _bind(slices: Slices, source: Int, target: Int, label: Int, names: list[tupl
     leave = np.where(has_inner[source], moment[source], np.minimum(np.maximum(ends - 1, begins), arrive))
     good = (leave >= begins) & (leave <= arrive) & alone[target] & (source != target)
     good &= ~has_inner[source] | alone[source]
-    good &= (ends > begins) & (slices.end[target] > arrive)  # chrome://tracing binds nothing to a slice of no length
     from_to = (source[good], target[good], leave[good], arrive[good])
     return Arrows(*from_to, label[good], names, dropped=int((~good).sum()))
 

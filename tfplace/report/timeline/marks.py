@@ -42,11 +42,21 @@ class OwnSlice:
     step: int = NONE
 
 
+def short_title(trace: Trace) -> str:
+    """Return 'tfplace: trace.pb (simulated)': as long as fits beside a track."""
+    played = (trace.devices["role"] == "device") & (trace.devices["kind"] == "CPU")
+    note = " (simulated)" if trace.simulated is not None else " (a CPU as accelerator)" if played.any() else ""
+    return _files(trace) + note
+
+
+def _files(trace: Trace) -> str:
+    files = [printable(PurePath(one).name or one, 60) for one in trace.source]
+    return f"tfplace: {join_words(files, 3) if files else 'trace'}"
+
+
 def describe(trace: Trace) -> str:
     """Return the title: files, and in words where the times are not a GPU's."""
-    files = [printable(PurePath(one).name or one, 60) for one in trace.source]
-    name = join_words(files, 3) if files else "trace"
-    words = [f"tfplace: {name}"]
+    words = [_files(trace)]
     if trace.simulated is not None:
         words.append(f"simulated, {printable(trace.simulated, 80)}: times are not a GPU's")
     devices = trace.devices

@@ -69,8 +69,7 @@ class Arrows:
         leave, arrive: int64[M], moments inside the two at which no other slice of their track is on top.
         label: int64[M], index into `labels`.
         labels: (category, name) of the arrows.
-        dropped: Arrows left out because the clocks put the end before the beginning, a slice on top hides an end, or an
-            end has no length.
+        dropped: Arrows left out because the clocks put the end before the beginning, or a slice on top hides an end.
     """
 
     source: Int

@@ -89,9 +89,10 @@ def _role(trace: Trace, row: tuple[object, ...]) -> str:
     if role != "device":
         return "host"
     if kind == "CPU":
-        return "a CPU plays the accelerator"
-    hardware = f"{show(model).replace('/', '-')}, " if model else ""
-    return f"{hardware}simulated: times are not a GPU's" if trace.simulated is not None else f"{hardware}device"
+        return "a CPU as accelerator"
+    if trace.simulated is not None:
+        return "simulated"
+    return show(model, 60).replace("/", "-") if model else "device"
 
 
 def event_groups(trace: Trace, pids: dict[int, int], direction: Sequence[str | None]) -> tuple[Int, list[Group]]:
