@@ -79,7 +79,8 @@ def assert_same_numbers(said: Any, text: str, markdown: str) -> None:
         assert answer in plain
         assert answer in unmarked
     for variable in said["variables"]:
-        cells = [variable["name"], variable["device"], format_bytes(variable["bytes"]), variable["verdict"]]
+        size = "?" if variable["bytes"] is None else format_bytes(variable["bytes"])
+        cells = [variable["name"], variable["device"], size, variable["verdict"]]
         assert_row(text, markdown, cells)
     for transfer in said["transfers"]:
         size = "?" if transfer["bytes"] is None else format_bytes(transfer["bytes"])

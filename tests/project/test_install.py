@@ -55,8 +55,11 @@ def test_other_commands_need_no_test_dependency_either(bare: Path, command: str)
     assert done.stdout
 
 
-def test_asking_the_missing_tensorflow_is_one_clear_sentence(bare: Path) -> None:
-    done = run(bare, "report", "traces/input_feed.pbtxt", "--kernels-from", "tensorflow")
+def test_asking_the_missing_tensorflow_is_one_clear_sentence(bare: Path, tmp_path: Path) -> None:
+    text = (ROOT / "traces/input_feed.pbtxt").read_text(encoding="utf-8")
+    answers = "\n".join(line for line in text.splitlines() if not line.startswith("# tfplace: "))
+    (tmp_path / "plain.pbtxt").write_text(answers, encoding="utf-8")  # one that holds no answers of its own
+    done = run(bare, "report", str(tmp_path / "plain.pbtxt"), "--kernels-from", "tensorflow")
     assert done.returncode == 2
     assert done.stderr.startswith("tfplace: error: ")
     assert len(done.stderr.strip().splitlines()) == 1

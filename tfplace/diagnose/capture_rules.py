@@ -154,10 +154,9 @@ def _accelerators(analysis: Analysis) -> Iterator[Finding]:
         )
     elif trace.simulated is not None:
         yield _finding(
-            f"{words.plural(len(analysis.accelerators), 'simulated GPU')}: placement, edges and bytes are real, times "
-            "are not a GPU's.",
-            f"{words.name(trace.simulated, 200)}. No time of this trace is used: costs come from bytes. "
-            f"{_off(NEED_TIMES)}",
+            f"{words.plural(len(analysis.accelerators), 'GPU')} simulated ({words.name(trace.simulated, 200)}): "
+            "placement, edges and bytes are real, times are not a GPU's.",
+            f"No time of this trace is used: costs come from bytes. {_off(NEED_TIMES)}",
             "Trace a run on a real GPU for times.",
         )
     elif (analysis.accelerators["kind"] == "CPU").all():

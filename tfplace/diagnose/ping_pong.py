@@ -29,6 +29,8 @@ _INSTEAD = {
     "DynamicPartition": "Or write it with `tf.boolean_mask` or `tf.gather`, which have GPU kernels.",
     "Unique": "Or make the ids unique in the input pipeline, before the step.",
     "UniqueV2": "Or make the ids unique in the input pipeline, before the step.",
+    "LookupTableFindV2": "Look the keys up in the input pipeline, before the step.",
+    "LookupTableFind": "Look the keys up in the input pipeline, before the step.",
     "Where": "Or keep the mask and multiply by it, so that no indices are needed.",
 }
 _INSTEAD_ANY = "Replace it by ops that run on the GPU, or cast to a type for which it has a GPU kernel."
@@ -104,13 +106,14 @@ def _describe(analysis: Analysis, thresholds: Thresholds, group: _Group) -> Find
     total = facts.bytes_per_step(analysis, both)
     downs, ups = facts.count_per_step(analysis, down), facts.count_per_step(analysis, up)
     when = "the step" if analysis.step_count == 1 else "each step"
+    hint = _kernel_hint(analysis, group, own)
     copies = f"{words.plural(downs, 'copy', 'copies')} down and {facts.count_text(ups)} up in {when}"
     return Finding(
         rule="ping-pong",
         severity=facts.severity_of(analysis, thresholds, cost.ns),
         title=f"{_subject(analysis, group, own, both)}: {copies}, {words.size(total)}.",
         detail=_detail(analysis, group, own, cost),
-        fix=advice.ping_pong(analysis, _instead(group), _kernel_hint(analysis, group, own)),
+        fix=advice.ping_pong(analysis, _instead(group, hint), hint),
         evidence=_evidence(analysis, group, own, down, up),
         cost_ns_per_step=cost.ns,
         cost_basis=cost.basis,
@@ -174,7 +177,9 @@ def _detail(analysis: Analysis, group: _Group, own: list[int], cost: Cost) -> st
     )
 
 
-def _instead(group: _Group) -> str:
+def _instead(group: _Group, hint: str) -> str:
+    if hint.endswith("let it run there. "):
+        return ""  # nothing to replace
     return next((_INSTEAD[kind] for kind in group.kinds if kind in _INSTEAD), _INSTEAD_ANY)
 
 

@@ -154,8 +154,6 @@ def _trust(report: Report) -> list[str]:
     if trace["cpu_as_accelerator"]:
         verb = "plays" if len(trace["accelerators"]) == 1 else "play"
         lines.append(f"{names} {verb} the accelerator: placement and bytes are real, times are not a GPU's.")
-    elif trace["simulated"] is not None:
-        lines.append(f"Simulated: {trace['simulated']}. Its times are not a GPU's, so none is shown.")
     cpus = [device["name"] for device in report.devices if device["kind"] == "CPU"]
     if not trace["accelerators"] and len(cpus) > 1:
         lines.append(f"No accelerator here; --accelerator {cpus[-1]} treats {cpus[-1]} as one.")

@@ -15,6 +15,8 @@ from tfplace.report.wording import count_of
 DEFAULT_MAX_EVENTS = 500_000
 """Perfetto takes 6 s to load so many, and chrome://tracing becomes slow to use beyond."""
 
+_SENTENCES = 2  # that say what is left out; each is drawn as a bar
+
 Bool = npt.NDArray[np.bool_]
 
 
@@ -46,7 +48,7 @@ def limit_events(timeline: Timeline, always: Bool, max_events: int) -> tuple[Tim
     # an arrow stands or falls with the slice that may be left out; between transfers it stands
     ends = np.where(always[arrows.target], arrows.source, arrows.target)
     cost = 1 + 2 * np.bincount(ends, minlength=len(slices))
-    room = max_events - (total - int(cost[~always].sum()))
+    room = max_events - (total - int(cost[~always].sum())) - _SENTENCES
     choice = choose_slices(slices, always, cost, room, timeline.step_names)
     new_number = np.where(choice.keep, np.cumsum(choice.keep) - 1, NONE)
     smaller = replace(timeline, slices=slices.take(np.flatnonzero(choice.keep)), arrows=keep_arrows(arrows, new_number))
