@@ -17,8 +17,8 @@ ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT))
 
 from tests.viewers import browser  # noqa: E402
-from tfplace.api import load  # noqa: E402
 from tfplace.analyze.study import analyze  # noqa: E402
+from tfplace.api import load  # noqa: E402
 from tfplace.cli.timeline import write_timeline  # noqa: E402
 from tfplace.diagnose.rule import run_rules  # noqa: E402
 from tfplace.diagnose.rules import ALL_RULES, order_findings  # noqa: E402
@@ -55,7 +55,8 @@ def select(tab: Any, name: str) -> None:
 
 _SELECT = """async (name) => {
   app.commands.runCommand('dev.perfetto.ToggleLeftSidebar');
-  const found = await app.trace.engine.query(`select id, ts, dur from slice where name = '${name}' and category = 'variable'`);
+  const found = await app.trace.engine.query(
+    `select id, ts, dur from slice where name = '${name}' and category = 'variable'`);
   const {id, ts, dur} = found.firstRow({id: 0, ts: 0n, dur: 0n});
   const begin = ts - 4n * dur, end = ts + 12n * dur;
   app.trace.timeline.setViewportTime(begin < 0n ? 0n : begin, end);

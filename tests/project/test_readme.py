@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import importlib.util
+import os
 import re
 import shlex
+import subprocess
 import sys
 from pathlib import Path
 
@@ -71,3 +74,19 @@ def test_the_command_reference_is_what_help_prints() -> None:
 
 def test_the_changelog_counts_the_rules_right() -> None:
     assert f"{len(ALL_RULES)} rules" in (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
+
+
+@pytest.mark.skipif(importlib.util.find_spec("tensorflow") is None, reason="TensorFlow is missing")
+def test_the_example_of_the_readme_runs(tmp_path: Path) -> None:
+    [example] = [text for text in re.findall(r"```python\n(.*?)```", README, re.S) if "@tfplace.trace" in text]
+    body = example.replace("...", "return tf.reduce_sum(tf.matmul(images, images)) + labels")
+    calls = "\nfor _ in range(6):\n    train_step(tf.ones([4, 4]), tf.constant(1.0))\n"
+    (tmp_path / "train.py").write_text(body + calls)
+    environ = {**os.environ, "PYTHONPATH": str(ROOT), "TF_CPP_MIN_LOG_LEVEL": "3"}
+    done = subprocess.run(
+        [sys.executable, "train.py"], cwd=tmp_path, env=environ, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    assert (tmp_path / "trace.pb").stat().st_size > 0
+    report = CliRunner().invoke(cli, ["report", str(tmp_path / "trace.pb")])
+    assert "3 steps" in report.output

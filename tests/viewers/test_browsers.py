@@ -1,5 +1,10 @@
 """Timelines in the two real viewers, in headless Chromium."""
 
+import os
+import re
+import signal
+import subprocess
+import sys
 from collections import Counter
 
 import pytest
@@ -8,6 +13,7 @@ from tests.timeline_checker import check_timeline, ns
 from tests.timeline_samples import (
     OTHERS,
     OWN,
+    ROOT,
     arrow_ends,
     crowded_trace,
     hostile_trace,
@@ -59,6 +65,23 @@ def test_perfetto_shows_processes_and_lanes_by_name(opened, tmp_path):
     text = tab.locator("body").inner_text()
     for shown in ("CPU:0 (host)", "CPU:1 (a CPU as accelerator)", "transfers without a time of their own"):
         assert shown in text
+
+
+def test_open_shows_the_timeline_in_perfetto(opened):
+    """The address that the command prints leads to a loaded timeline, with nothing fetched from elsewhere."""
+    command = [sys.executable, "-m", "tfplace", "timeline", "traces/input_feed.pbtxt", "--open"]
+    environment = {**os.environ, "BROWSER": "true"}
+    process = subprocess.Popen(command, cwd=ROOT, env=environment, stderr=subprocess.PIPE, text=True)
+    try:
+        found = re.search(r"http://127\.0\.0\.1:\d+/\S+", process.stderr.readline())
+        tab = opened[0].context.browser.new_context().new_page()
+        tab.route("**/*", lambda route: route.continue_() if "//127.0.0.1:" in route.request.url else route.abort())
+        tab.goto(found[0])
+        tab.get_by_text("CPU:0 (host)").first.wait_for(timeout=60_000)
+        assert "tfplace: input_feed.pbtxt" in tab.locator("body").inner_text()
+    finally:
+        process.send_signal(signal.SIGINT)
+        assert process.wait(timeout=20) == 130
 
 
 def test_perfetto_opens_hostile_names_without_a_dialog(opened, tmp_path):

