@@ -6,7 +6,22 @@ from typing import Any
 
 import pytest
 
-from tests.builders import CPU0, CPU1, function_graphs, graph, load, node, recv, rows, run_metadata, send
+from tests.builders import (
+    CPU0,
+    CPU1,
+    EPOCH_US,
+    function_graphs,
+    graph,
+    lane,
+    load,
+    node,
+    op,
+    recv,
+    rows,
+    run_metadata,
+    send,
+    stat,
+)
 from tfplace.analyze.study import analyze
 from tfplace.errors import UsageError
 
@@ -84,3 +99,17 @@ def test_what_capture_noted_reaches_the_notes() -> None:
     assert notes["late-attach"] == ("The function had run before.", 2)
     assert "profiler stop: OSError" in notes["capture-fault"][0]
     assert "simulated" in notes["simulated-edge-copies"][0]
+
+
+def test_step_numbers_that_repeat_tell_nothing() -> None:
+    window = {"steps": [{"num": 0, "start_ns": EPOCH_US * 1000, "end_ns": EPOCH_US * 1000 + 5000}]}
+    message = run_metadata(dev_stats=[lane(CPU0, op("a", "NoOp", start=0, duration=1))])
+    assert load(message, context=window).steps["step_num"].tolist() == [0]
+    assert load(message, message, context=window).steps["step_num"].isna().all()
+
+
+def test_a_simulated_gpu_is_known_by_its_kernels_when_what_capture_stored_is_lost() -> None:
+    row = stat("MatMul", 1, 2, "simulated_MatMul simulated:1")
+    trace = load(run_metadata(dev_stats=[lane("/device:GPU:0/stream:13", row)]))
+    assert trace.simulated == "simulated GPU, by the labels of its kernels"
+    assert analyze(trace).gpu_busy_share is None

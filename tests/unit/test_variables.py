@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tests.builders import CPU0, CPU1, GPU0, GPU1, graph, node, recv, rows, run_metadata, send
+from tests.builders import CPU0, CPU1, GPU0, GPU1, function_graphs, graph, node, recv, rows, run_metadata, send
 from tests.unit.test_transfers import NAMED, study, training_step
 
 
@@ -164,3 +164,31 @@ def test_a_table_whose_look_ups_go_to_the_gpu_is_justified() -> None:
     found = node("found", "LookupTableFindV2", "table", "keys", "missing", Tin="string", Tout="int64")
     variables = study(read_by_gpu(table, keys, missing, found, value="found", dtype="int64")).variables
     assert rows(variables, "name", "kind", "verdict", "rows_only") == [("table", "table", "justified", True)]
+
+
+def same_names(*graphs: str) -> dict[str, Any]:
+    two = [{"index": index, "kind": "variable", "name": "Variable"} for index in (0, 1)]
+    return {"functions": [{"graph": graph, "arguments": two} for graph in graphs]}
+
+
+def two_arguments() -> Any:
+    arguments = [
+        node(f"arg{i}", "_Arg", T="resource", index=i, _handle_dtypes=["float32"], _handle_shapes=["[4]"])
+        for i in (0, 1)
+    ]
+    reads = [node(f"read{i}", "ReadVariableOp", f"arg{i}", dtype="float32") for i in (0, 1)]
+    return function_graphs([graph(GPU0, *arguments, *reads)])
+
+
+def test_two_variables_of_one_name_in_one_graph_stay_two() -> None:
+    variables = study(run_metadata((), (), [two_arguments()]), context=same_names("function:0")).variables
+    assert rows(variables, "name", "num_bytes") == [("Variable", 16), ("Variable", 16)]
+
+
+def test_a_variable_of_forward_and_backward_function_is_one() -> None:
+    backward = two_arguments()
+    backward.partition_graphs[0].node.add(name="other", op="NoOp", device=GPU0)  # not the same graph again
+    message = run_metadata((), (), [two_arguments(), backward])
+    variables = study(message, context=same_names("function:0", "function:1")).variables
+    assert variables["name"].tolist() == ["Variable", "Variable"]
+    assert [len(readers) for readers in variables["readers"]] == [2, 2]

@@ -61,7 +61,12 @@ def analyze(trace: Trace, *, kernels: KernelRegistry | None = None) -> Analysis:
 
 
 def _notes(flow: Dataflow) -> tuple[Note, ...]:
-    if not flow.unpaired:
-        return ()
-    text = "Send or Recv nodes have no other half in the trace: a partition graph is missing."
-    return (Note("unpaired-transfers", text, len(flow.unpaired)),)
+    notes = []
+    if flow.unpaired:
+        text = "Send or Recv nodes have no other half in the trace: a partition graph is missing."
+        notes.append(Note("unpaired-transfers", text, len(flow.unpaired)))
+    collectives = sum(op.startswith(("Collective", "Nccl")) for op in flow.op)
+    if collectives:
+        text = "Collective ops (all-reduce and its kin) move data between devices inside themselves: it is in no count."
+        notes.append(Note("collectives", text, collectives))
+    return tuple(notes)

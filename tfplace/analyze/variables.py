@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -152,7 +153,8 @@ def _writes_slot(op: str, slot: int) -> bool:
 def find_variables(flow: Dataflow, context: dict[str, Any]) -> list[Variable]:
     """Return every variable and table of the trace, in node order, with who reads and writes it."""
     found: list[Variable] = []
-    by_handle: dict[tuple[str, int], Variable] = {}
+    by_handle: dict[tuple[Any, ...], Variable] = {}
+    twins: Counter[tuple[Any, ...]] = Counter()
     for node, op in enumerate(flow.op):
         variable = None
         if is_resource(flow, node):
@@ -162,7 +164,12 @@ def find_variables(flow: Dataflow, context: dict[str, Any]) -> list[Variable]:
         if variable is None:
             continue
         _touching(flow, variable)
-        key = (variable.name, flow.device[node])
+        key: tuple[Any, ...] = (variable.name, flow.device[node], variable.dtype, variable.shape)
+        if op in ops.FEEDS:
+            # two arguments of one graph are two variables, also when both are called 'Variable'
+            here = (flow.graph[node].partition("/")[0], key)
+            twins[here] += 1
+            key = (*key, twins[here])
         same = by_handle.get(key) if variable.named and variable.kind != "ref" else None
         if same is None:
             by_handle[key] = variable

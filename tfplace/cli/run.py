@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import json
 import os
 import signal
@@ -49,6 +50,8 @@ class Run:
             raise UsageError(
                 "No program was named.", "Write the script and its arguments last, or -m MODULE ARGUMENTS."
             )
+        if not self.options.get("module") and not Path(self.program[0]).is_file():
+            raise UsageError(f"{self.program[0]} is not a file.", "Name the script to run, or write -m MODULE.")
         check_output(self.output, self.force)
 
 
@@ -56,6 +59,8 @@ def run_record(*, program: Sequence[str], output: str, force: bool, with_report:
     """Carry out `tfplace record`; returns the program's exit code."""
     run = Run(program, output, force, with_report, options)
     run.check()
+    if importlib.util.find_spec("tensorflow") is None:
+        raise UsageError(f"TensorFlow is not installed for {sys.executable}.", "Install it where the program runs.")
     return _carry_out(run, {})
 
 

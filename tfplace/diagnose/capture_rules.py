@@ -15,7 +15,7 @@ NEED_GRAPHS = ("colocated-to-cpu", "gpu-gpu-through-host", "staging-misuse")
 WEAK_WITHOUT_GRAPHS = ("variable-on-cpu", "update-on-cpu", "ping-pong", "transfer-in-loop")
 """Rules that see only what the names of copies and nodes tell."""
 
-NEED_TIMES = ("exposed-copies", "prefetch-ineffective")
+NEED_TIMES = ("exposed-copies",)
 """Rules that are off without times of a real GPU; all others fall back to estimates."""
 
 NEED_COPIES = ("exposed-copies", "gpu-gpu-through-host", "pageable-copy")

@@ -12,7 +12,7 @@ from tfplace.diagnose import (
     transfer_rules,
     variable_rules,
 )
-from tfplace.diagnose.rule import Finding, Outcome, Rule
+from tfplace.diagnose.rule import HIDING_RULE, Finding, Outcome, Rule
 
 ALL_RULES: tuple[Rule, ...] = (
     Rule(
@@ -137,13 +137,14 @@ ALL_RULES: tuple[Rule, ...] = (
 def order_findings(outcomes: Iterable[Outcome]) -> list[Finding]:
     """Return the findings of all outcomes in the order to read them.
 
-    Highest cost per step first, unknown costs last; then most bytes per step; ties stay in the order of the outcomes,
-    which is that of `ALL_RULES`: the cause (variable-on-cpu) before what follows from it (update-on-cpu).
+    What hides the step first; then the highest cost per step, unknown costs last; then most bytes per step; ties stay
+    in the order of the outcomes, which is that of `ALL_RULES`: the cause (variable-on-cpu) before what follows from it
+    (update-on-cpu).
     """
     findings = [finding for outcome in outcomes for finding in outcome.findings]
     return sorted(findings, key=_order)
 
 
-def _order(finding: Finding) -> tuple[bool, float, bool, int]:
+def _order(finding: Finding) -> tuple[bool, bool, float, bool, int]:
     cost, moved = finding.cost_ns_per_step, finding.bytes_per_step
-    return (cost is None, -(cost or 0.0), moved is None, -(moved or 0))
+    return (finding.rule != HIDING_RULE, cost is None, -(cost or 0.0), moved is None, -(moved or 0))

@@ -61,7 +61,7 @@ def detect(data: bytes, source: str) -> Content:
         raise _unsupported(name, known)
     begin = _GAP.match(data).end()  # type: ignore[union-attr]  # matches the empty string, too
     body = data[begin : begin + 4096]
-    if body[:1] in (b"{", b"[", b'"') and _is_text(data):
+    if body[:1] in (b"{", b"[", b'"') and body[:3] != b'"""' and _is_text(data):
         return _detect_json(data, name)
     kind = _text_kind(data)
     if kind:

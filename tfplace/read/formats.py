@@ -37,6 +37,7 @@ TIMELINE = Format(
     "written by open('trace.pb', 'wb').write(run_metadata.SerializeToString()).",
 )
 KINETO = Format("a PyTorch profiler trace (Kineto)", "tfplace is about TensorFlow; see torch.profiler for this one.")
+OWN_TIMELINE = Format("a timeline that tfplace wrote", "Give tfplace the trace that it was made from.")
 HOROVOD = Format("a Horovod timeline", "It holds the phases of collectives, no placement. " + HOW_TO_RECORD)
 CHROME = Format("a timeline for Chrome by some other program", "It holds no placement. " + HOW_TO_RECORD)
 MEMORY_PROFILE = Format("a memory profile of the TensorFlow profiler", "It holds no placement. " + HOW_TO_RECORD)
@@ -136,6 +137,8 @@ def by_text(beginning: bytes) -> Format | None:
 
 def of_timeline(text: str) -> Format:
     """Tell the dialects of Chrome's trace format apart."""
+    if '"title":"tfplace: ' in text[:1000] or '"title": "tfplace: ' in text[:1000]:
+        return OWN_TIMELINE
     if '"schemaVersion"' in text or re.search(r'"cat"\s*:\s*"(?:kernel|gpu_memcpy|cuda_runtime|cpu_op|ac2g)"', text):
         return KINETO
     if re.search(r'"(?:NEGOTIATE_\w+|CYCLE_START|[^"]*Horovod[^"]*)"', text):

@@ -161,6 +161,7 @@ def _trust(report: Report) -> list[str]:
         if finding.rule == CAPTURE_RULE:
             title = "" if finding.title.startswith(f"{names} play") else sentence(finding.title)  # said above
             lines.append(" ".join(filter(None, (title, finding.detail, finding.fix))))
+    lines += [sentence(note.text) for note in report.notes if note.slug == "several-graphs"]  # means are of no one step
     lines += _off(report, "skipped", "Could not look")
     lines += _off(report, "failed", "Failed, by a fault of tfplace's own")
     return lines

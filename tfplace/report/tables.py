@@ -124,7 +124,7 @@ def totals_table(report: Report) -> Table | None:
             label = f"{way.upper()}, {_WAYS[way]}"
             rows.append((label, _count(total["count"]), least + _size(total["bytes"]), _time(total["time_us"])))
     source = "copies that the trace recorded" if evidence == "memcpy" else "the graph's Send / Recv pairs"
-    speed = f"Estimates of time take a bus of {report.trace['bus_gbps']:g} GB/s (--bus-gbps)."
+    speed = f"Estimates take {report.trace['bus_gbps']:g} GB/s (--bus-gbps), and 4 GB/s from pageable memory."
     about = f"Counted from {source}. {_step_times(report)}".strip() + f" {speed}"
     if not rows:
         about = f"None. {about}"

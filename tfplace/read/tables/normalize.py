@@ -68,7 +68,7 @@ def normalize(raws: Sequence[RawTrace], accelerator: str | None = None) -> Trace
     found += _graph_notes(graphs, raws)
     found += recorded_notes(context)
     tf_version = context.get("tf_version")
-    simulated = context.get("simulated")
+    simulated = context.get("simulated") or _simulated_by_labels(raws)
     return Trace(
         source=tuple(raw.source for raw in raws),
         format=", ".join(dict.fromkeys(raw.format for raw in raws)),
@@ -209,6 +209,14 @@ def _join_files(
     return *_sorted_events(events, copies), steps_table(steps), notes
 
 
+def _simulated_by_labels(raws: Sequence[RawTrace]) -> str | None:
+    """Return what the kernel labels of a simulated GPU say, where what capture stored was lost on the way."""
+    for raw in raws:
+        if raw.step_stats and any("simulated:1" in label for label in raw.step_stats.timeline_label):
+            return "simulated GPU, by the labels of its kernels"
+    return None
+
+
 def _is_step(raw: RawTrace) -> bool:
     return raw.step_stats is not None or any(graph.role == "partition" for graph in raw.graphs)
 
@@ -270,6 +278,9 @@ def _graph_notes(graphs: Iterable[PlacedGraph], raws: Sequence[RawTrace]) -> lis
         notes.append(Note("requests-only", text))
     sets = {tuple(graph.files) for graph in graphs if graph.assigned}
     if len(raws) > 1 and len(sets) > 1:
-        text = f"The files hold {len(sets)} different sets of graphs; nodes of the same name may stand more than once."
+        text = (
+            f"The files hold {len(sets)} different sets of graphs: are they steps of one program? Counts and bytes per "
+            "step are means over all of them, and nodes of the same name may stand more than once."
+        )
         notes.append(Note("several-graphs", text, len(sets)))
     return notes

@@ -83,5 +83,8 @@ def steps_table(steps: Sequence[Mapping[str, Any]]) -> pd.DataFrame:
         name: pd.Series([step[name] for step in steps], dtype=schema.REF)
         for name in ("step_num", "start_ns", "end_ns", "cpu_time_ns")
     }
+    numbers = columns["step_num"]
+    if numbers.dropna().duplicated().any():  # each file counted from its own start: the numbers tell nothing
+        columns["step_num"] = pd.Series([None] * len(steps), dtype=schema.REF)
     boundary = pd.Series([step["boundary"] for step in steps], dtype=schema.TEXT)
     return schema.conform("steps", pd.DataFrame({"step_id": range(len(steps)), **columns, "boundary": boundary}))
