@@ -223,3 +223,13 @@ def test_ctrl_c_in_the_step_is_saved_and_goes_on(conduct):
     assert said["error"] == "KeyboardInterrupt"
     assert ran.trace.all_steps()[-1]["failed"]
     assert not said["live"]
+
+
+def test_a_fit_too_short_for_its_callback_does_not_keep_out_the_next(run):
+    ran = run("keras_fit.py", "short", "fit")
+    assert ran.code == 0, ran.err
+    assert len(timed(ran.trace)) == 3
+    first = read_trace(ran.folder / "first.pb")
+    assert not timed(first)
+    assert any("smaller batch=" in note["text"] for note in first.context["notes"])
+    assert not any("another capture" in warning for warning in ran.warnings)

@@ -63,8 +63,8 @@ class KerasCallback(_Callback):  # type: ignore[misc]
         self._depth -= 1
         if self._recording is not None and self._depth <= 0:
             self._close_step()
-            if self._recording.has_timed_steps:
-                self._recording.finish()
+            # also when `batch` was never reached: a capture that stays on would keep out every later one
+            self._recording.finish()
 
     def _batch_begin(self, kind: str) -> None:
         recording = self._recording

@@ -247,7 +247,8 @@ class Recording:
             self.notes.add("profiler-given-up", "the program started its own profiler, so timing ended early.")
         if self._steps and not self.has_timed_steps:
             text = f"{self.step_name} ran {len(self._steps)} times and the first {self.options.skip} are not timed"
-            self.notes.add("not-timed", f"{text}: write skip=0 to time them.")
+            cure = "give a smaller batch=" if self.options.made_by == "KerasCallback" else "write skip=0"
+            self.notes.add("not-timed", f"{text}: {cure} to time them.")
         collected = Collected(
             options=self.options,
             step_name=self.step_name,

@@ -1,4 +1,4 @@
-"""Keras. Usage: keras_fit.py none|callback|late [fit|evaluate|predict] [fixed] [jit]; SPE = steps_per_execution."""
+"""Keras. Usage: keras_fit.py none|callback|late|short [fit|evaluate|predict] [fixed] [jit]; SPE = steps_per_execution."""
 
 import os
 import sys
@@ -34,7 +34,7 @@ class Net(tf.keras.Model):
 
 
 model = Net()
-model.compile(
+model.compile(  # short: a fit too short for its callback, then one with another
     "adam",
     tf.keras.losses.SparseCategoricalCrossentropy(from_logits=True),
     steps_per_execution=int(os.environ.get("SPE", "1")),
@@ -44,6 +44,11 @@ random = np.random.RandomState(0)
 images, labels = random.rand(400, 16).astype("f4"), random.randint(0, 4, 400)
 if how == "late":
     model.fit(images, labels, batch_size=8, epochs=1, verbose=0)
+if how == "short":
+    from tfplace.capture.keras import KerasCallback
+
+    model.fit(images, labels, batch_size=40, epochs=1, verbose=0, callbacks=[KerasCallback("first.pb", batch=100)])
+    callbacks = [KerasCallback("trace.pb", batch=4)]
 if what == "fit":
     history = model.fit(images, labels, batch_size=8, epochs=1, verbose=0, callbacks=callbacks, validation_split=0.1)
     print(float(history.history["loss"][0]).hex(), float(history.history["val_loss"][0]).hex())
