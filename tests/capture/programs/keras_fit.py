@@ -1,4 +1,4 @@
-"""Keras. Usage: keras_fit.py none|callback|late|short [fit|evaluate|predict] [fixed] [jit]; SPE = steps_per_execution."""
+"""Keras. Usage: keras_fit.py none|callback|late|short fit|evaluate|predict [fixed] [jit]; SPE = steps_per_execution."""
 
 import os
 import sys
