@@ -74,6 +74,7 @@ def test_report_names_the_cpu_weights_with_line_and_bytes_copied_each_step(simul
         ("cifar.py", "tape", "fixed"),
         ("cifar_v1.py", "hook", "fixed"),
         ("cifar_v1.py", "session", "fixed"),
+        ("keras_fit.py", "callback", "fit", "fixed"),
         ("mirrored.py", "above"),
         ("recorded.py", "cifar.py", "none", "fixed"),
         ("recorded.py", "cifar_v1.py", "none", "fixed"),

@@ -432,11 +432,13 @@ def placement():
             session.run(counter.initializer)
             metadata = traced_run(tf, session, [add, joined], {})
             result["soft"] = {n.name: n.device[-5:] for g in metadata.partition_graphs for n in g.node}
-        with v1.Session() as session:
-            try:
-                session.run(joined)
-            except Exception as error:
-                result["hard"] = [type(error).__name__, str(error)[:400]]
+    # a graph of its own: the placer looks at all of a graph, and the int32 variable above is refused as well
+    with tf.Graph().as_default(), tf.device("/gpu:0"), v1.Session() as session:
+        joined = tf.strings.join(["a", "b"], name="joined")
+        try:
+            session.run(joined)
+        except Exception as error:
+            result["hard"] = [type(error).__name__, str(error)[:400]]
     return result
 
 

@@ -74,6 +74,7 @@ def test_a_string_op_is_refused_under_hard_placement():
     kind, message = program("placement", "1,1GB")["hard"]
     assert kind == "InvalidArgumentError"
     assert "no supported kernel for GPU devices" in message
+    assert "joined" in message
 
 
 def test_memory_runs_out_where_it_was_set():
