@@ -169,3 +169,21 @@ def test_keras_compiles_its_step_once_there_is_a_gpu_unless_told_not_to(
     assert f"jit {jit}\n" in done.stdout
     assert ("xla-hides-placement  info" in done.stdout) == jit
     assert ("--no-jit" in done.stdout) == jit
+
+
+@needs_tensorflow
+@needs_compiler
+def test_ops_that_cannot_run_are_listed(tmp_path: Path) -> None:
+    done = run(tmp_path, "simulate", "--coverage")
+    assert done.returncode == 0, done.stderr
+    first, _, *ops = done.stdout.splitlines()
+    assert first.startswith(f"{len(ops)} ops have a GPU kernel")
+    assert any(line.startswith("  CudnnRNNV3: ") for line in ops)
+
+
+@needs_tensorflow
+def test_a_module_runs_as_with_python_m(tmp_path: Path) -> None:
+    (tmp_path / "package").mkdir()
+    (tmp_path / "package" / "work.py").write_text("import sys; print(__name__, sys.argv[1:])")
+    done = run(tmp_path, "record", "-m", "package.work", "-m", "x")
+    assert (done.returncode, done.stdout) == (0, "__main__ ['-m', 'x']\n")
