@@ -7,7 +7,7 @@ from typing import Any
 
 from tfplace.analyze.categories import Cargo, classify, value_dtype
 from tfplace.analyze.dataflow import Dataflow
-from tfplace.analyze.pairs import HostDevices, Pair, find_pairs
+from tfplace.analyze.pairs import Pair
 from tfplace.analyze.variables import Variable, owners
 from tfplace.model.trace import Trace
 from tfplace.units import shape_bytes
@@ -98,12 +98,12 @@ def _memory(flow: Dataflow, pair: Pair, real_gpu: bool) -> tuple[str, str]:
     return src, dst
 
 
-def describe_pairs(trace: Trace, flow: Dataflow, variables: list[Variable]) -> list[Freight]:
-    """Return every pair with its load, by send node."""
+def describe_pairs(trace: Trace, flow: Dataflow, pairs: list[Pair], variables: list[Variable]) -> list[Freight]:
+    """Return every pair with its load, in the order given."""
     owner = owners(variables)
     real_gpu = bool((trace.devices["kind"] == "GPU").any())
     freights = []
-    for pair in find_pairs(flow, HostDevices(trace)):
+    for pair in pairs:
         size = _known_bytes(flow, pair)
         cargo = classify(flow, pair, size)
         if size is None:

@@ -8,7 +8,6 @@ from tfplace.analyze.categories import classify_value
 from tfplace.analyze.dataflow import Dataflow
 from tfplace.analyze.origins import is_resource
 from tfplace.analyze.pairs import Pair
-from tfplace.analyze.variables import Variable, owners
 from tfplace.names import edge_producer
 
 
@@ -19,7 +18,7 @@ def _side(flow: Dataflow, nodes: list[int], on_device: bool) -> int | None:
 
 
 def ends_of_named_copy(
-    flow: Dataflow, edge_name: str, direction: str | None, num_bytes: int | None, variables: list[Variable]
+    flow: Dataflow, edge_name: str, direction: str | None, num_bytes: int | None, owner: dict[int, int]
 ) -> dict[str, Any]:
     """Find producer and consumers of a copy called `edge_N_producer`.
 
@@ -37,7 +36,6 @@ def ends_of_named_copy(
     consumers = tuple(c for c in flow.successors(producer) if flow.on_device[c] == to_device)
     stand_in = Pair(producer, producer, edge_name, direction or "", None, None, producer, 0, consumers, False)
     cargo = classify_value(flow, stand_in, num_bytes, producer, 0)
-    owner = owners(variables)
     variable = owner.get(cargo.origin.node) if cargo.origin and cargo.origin.kind == "variable" else None
     return {
         **row,

@@ -150,8 +150,6 @@ WHILE_OPS = frozenset({"Enter", "RefEnter", "NextIteration", "LoopCond", "Exit",
 BOOKKEEPING = frozenset({"_Send", "_HostSend", "_Recv", "_HostRecv", "_Arg", "_Retval", "NoOp", "_SOURCE", "_SINK", ""})
 """Nodes that no one placed: the runtime's own ends of edges."""
 
-HOST_ONLY_DTYPES = frozenset({"string", "resource", "variant", "string_ref", "resource_ref", "variant_ref"})
-
 
 def is_variable(op: str) -> bool:
     """Tell whether nodes of this op are variables by themselves (a resource `_Arg` is one by its handle)."""

@@ -40,19 +40,6 @@ def is_resource(flow: Dataflow, node: int) -> bool:
     return flow.op[node] in ops.FEEDS and (attrs.get("T") or attrs.get("dtype")) == "resource"
 
 
-def handle_source(flow: Dataflow, node: int, slot: int = 0) -> int:
-    """Follow a resource handle or a reference back to the node that owns it."""
-    for _ in range(_MAX_HOPS):
-        node, slot = flow.source(node, slot)
-        if flow.op[node] not in ops.IDENTITIES or is_resource(flow, node):
-            break
-        inputs = flow.inputs(node)
-        if not inputs:
-            break
-        node, slot, _ = inputs[0]
-    return node
-
-
 def _first_input(flow: Dataflow, node: int) -> tuple[int, int] | None:
     inputs = flow.inputs(node)
     return (inputs[0][0], inputs[0][1]) if inputs else None

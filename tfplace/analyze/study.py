@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from tfplace.analyze.analysis import Analysis
+from tfplace.analyze.cargo import describe_pairs
 from tfplace.analyze.dataflow import Dataflow
 from tfplace.analyze.kernels import KernelRegistry, from_context, load_shipped
 from tfplace.analyze.pairs import HostDevices, find_pairs
 from tfplace.analyze.placement import Placer, count_placement
 from tfplace.analyze.steps import measure_steps
 from tfplace.analyze.transfers import build_transfers
-from tfplace.analyze.variables import find_variables, variable_rows
+from tfplace.analyze.variables import find_variables, owners, variable_rows
 from tfplace.analyze.verdicts import Judge, measure_movement, movement_columns
 from tfplace.model.trace import Note, Trace
 
@@ -35,7 +36,11 @@ def analyze(trace: Trace, *, kernels: KernelRegistry | None = None) -> Analysis:
     hosts = HostDevices(trace)
     times = measure_steps(trace)
     found = find_variables(flow, trace.context)
-    transfers = build_transfers(trace, flow, found, hosts, times.exposed_by_event)
+    pairs = find_pairs(flow, hosts)
+    freights = describe_pairs(trace, flow, pairs, found)
+    transfers = build_transfers(
+        trace, flow, freights, owner=owners(found), hosts=hosts, exposed_ns=times.exposed_by_event
+    )
     placer = Placer(trace, flow, registry, found)
     moves = measure_movement(flow, found, transfers)
     steps = max(len(trace.steps), 1)
@@ -49,7 +54,7 @@ def analyze(trace: Trace, *, kernels: KernelRegistry | None = None) -> Analysis:
         flow=flow,
         transfers=transfers,
         variables=variables,
-        reasons=placer.reasons(find_pairs(flow, hosts) if has_accelerator else []),
+        reasons=placer.reasons(pairs if has_accelerator else []),
         placement=count_placement(flow),
         kernels=registry,
         step_count=steps,

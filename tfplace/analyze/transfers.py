@@ -13,11 +13,10 @@ from typing import Any
 
 import pandas as pd
 
-from tfplace.analyze.cargo import Freight, describe_pairs
+from tfplace.analyze.cargo import Freight
 from tfplace.analyze.dataflow import Dataflow
 from tfplace.analyze.inferred import device_arguments, ends_of_eager_copy, ends_of_named_copy, ends_of_op_copy
 from tfplace.analyze.pairs import HostDevices
-from tfplace.analyze.variables import Variable
 from tfplace.model import schema
 from tfplace.model.rows import python_rows
 from tfplace.model.trace import Trace
@@ -141,21 +140,27 @@ def _steps_of_graphs(trace: Trace) -> dict[str, set[int]]:
 
 
 def build_transfers(
-    trace: Trace, flow: Dataflow, variables: list[Variable], hosts: HostDevices, exposed_ns: dict[int, int]
+    trace: Trace,
+    flow: Dataflow,
+    freights: list[Freight],
+    *,
+    owner: dict[int, int],
+    hosts: HostDevices,
+    exposed_ns: dict[int, int],
 ) -> pd.DataFrame:
     """Return the transfers table.
 
     Args:
         trace: The trace.
         flow: Its dataflow.
-        variables: Variables by id.
+        freights: Its Send / Recv pairs with their loads.
+        owner: {node: variable id}, see `variables.owners`.
         hosts: Host device of each task.
         exposed_ns: {event id: copy time not hidden behind kernels}; {} where kernels were not timed.
 
     Returns:
         Table `transfers`: every copy once, then each edge in each step in which no copy of it was seen.
     """
-    freights = describe_pairs(trace, flow, variables)
     copies = read_copies(trace)
     joined = _join(flow, copies, freights)
     inputs = device_arguments(flow)
@@ -164,7 +169,7 @@ def build_transfers(
     for copy in copies:
         match = joined.get(copy.event_id)
         if match is None:
-            rows.append({**_from_copy(copy, hosts, None), **_guess_ends(flow, copy, variables, inputs)})
+            rows.append({**_from_copy(copy, hosts, None), **_guess_ends(flow, copy, owner, inputs)})
         else:
             seen.add((match[0], copy.step_id))
             edge = freights[match[0]].row(flow)
@@ -222,13 +227,13 @@ def _from_copy(copy: Copy, hosts: HostDevices, edge: Row | None) -> Row:
     return row
 
 
-def _guess_ends(flow: Dataflow, copy: Copy, variables: list[Variable], inputs: dict[int, list[int]]) -> Row:
+def _guess_ends(flow: Dataflow, copy: Copy, owner: dict[int, int], inputs: dict[int, list[int]]) -> Row:
     """Name a copy that no edge of a graph explains, from its own names."""
     eager = copy.edge_name in (None, "copy") and not copy.node_name and copy.direction == "H2D"
     if eager and copy.num_bytes is not None:
         return ends_of_eager_copy(flow, inputs.get(copy.num_bytes, []))
     if copy.edge_name is not None:
-        return ends_of_named_copy(flow, copy.edge_name, copy.direction, copy.num_bytes, variables)
+        return ends_of_named_copy(flow, copy.edge_name, copy.direction, copy.num_bytes, owner)
     if copy.node_name:
         return ends_of_op_copy(flow, copy.node_name, copy.direction)
     return {"tensor_name": "(unattributed)", "category": "unknown", "consumer_node_ids": ()}

@@ -36,6 +36,15 @@ class Cost:
     words: str
     confidence: str
 
+    def fields(self, bytes_per_step: int | None) -> dict[str, Any]:
+        """Return the fields of a Finding that tell what it costs."""
+        return {
+            "cost_ns_per_step": self.ns,
+            "cost_basis": self.basis,
+            "bytes_per_step": bytes_per_step,
+            "confidence": self.confidence,
+        }
+
 
 def require_accelerator(analysis: Analysis) -> None:
     """Raise Skip where no GPU takes part: then nothing crosses a bus."""

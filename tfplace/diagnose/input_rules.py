@@ -66,10 +66,7 @@ def feed_copied(analysis: Analysis, thresholds: Thresholds) -> Iterator[Finding]
         f"in {words.plural(pieces, 'piece')}. First used by {words.nodes(analysis, facts.consumers_of(rows))}.",
         fix=advice.feed_copied(analysis),
         evidence=words.transfer_lines(analysis, rows, timed=facts.has_real_times(analysis)),
-        cost_ns_per_step=cost.ns,
-        cost_basis=cost.basis,
-        bytes_per_step=total,
-        confidence=cost.confidence,
+        **cost.fields(total),
         subjects=tuple(names),
     )
 
@@ -101,10 +98,7 @@ def whole_dataset_fed(analysis: Analysis, thresholds: Thresholds) -> Iterator[Fi
             f"In 1,000 steps that is {format_bytes(1000 * (total or 0))}.",
             fix=advice.whole_dataset_fed(analysis),
             evidence=words.transfer_lines(analysis, group, timed=facts.has_real_times(analysis)),
-            cost_ns_per_step=cost.ns,
-            cost_basis=cost.basis,
-            bytes_per_step=total,
-            confidence=cost.confidence,
+            **cost.fields(total),
             subjects=(str(name),),
         )
 
@@ -147,10 +141,7 @@ def input_not_staged(analysis: Analysis, thresholds: Thresholds) -> Iterator[Fin
         + f" First used by {words.nodes(analysis, facts.consumers_of(rows))}.",
         fix=advice.input_not_staged(analysis),
         evidence=words.transfer_lines(analysis, rows, timed=facts.has_real_times(analysis)),
-        cost_ns_per_step=cost.ns,
-        cost_basis=cost.basis,
-        bytes_per_step=total,
-        confidence=cost.confidence,
+        **cost.fields(total),
         subjects=tuple(names),
     )
 
@@ -197,10 +188,7 @@ def pageable_copy(analysis: Analysis, thresholds: Thresholds) -> Iterator[Findin
         f"kernels: {cost.words}.",
         fix=advice.pageable_copy(analysis),
         evidence=words.transfer_lines(analysis, slow, timed=timed),
-        cost_ns_per_step=cost.ns,
-        cost_basis=cost.basis,
-        bytes_per_step=total,
-        confidence=cost.confidence,
+        **cost.fields(total),
         subjects=tuple(names),
     )
 
@@ -289,10 +277,7 @@ def prefetch_ineffective(analysis: Analysis, thresholds: Thresholds) -> Iterator
             *(words.node(analysis, n) for n in (iterators + staged)[:5]),
             *words.transfer_lines(analysis, rows, timed=facts.has_real_times(analysis)),
         ),
-        cost_ns_per_step=cost.ns,
-        cost_basis=cost.basis,
-        bytes_per_step=total,
-        confidence=cost.confidence,
+        **cost.fields(total),
         subjects=tuple(flow.name[n] for n in iterators + staged),
     )
 
@@ -351,10 +336,7 @@ def staging_misuse(analysis: Analysis, thresholds: Thresholds) -> Iterator[Findi
                 *(f"{words.node(analysis, put)} -> {words.node(analysis, n)}" for n in gets[:5]),
                 *words.transfer_lines(analysis, rows, timed=facts.has_real_times(analysis)),
             ),
-            cost_ns_per_step=cost.ns,
-            cost_basis=cost.basis,
-            bytes_per_step=facts.bytes_per_step(analysis, rows) if len(rows) else None,
-            confidence=cost.confidence,
+            **cost.fields(facts.bytes_per_step(analysis, rows) if len(rows) else None),
             subjects=(flow.name[put],),
         )
 

@@ -115,10 +115,7 @@ def _describe(analysis: Analysis, thresholds: Thresholds, group: _Group) -> Find
         detail=_detail(analysis, group, own, cost),
         fix=advice.ping_pong(analysis, _instead(group, hint), hint),
         evidence=_evidence(analysis, group, own, down, up),
-        cost_ns_per_step=cost.ns,
-        cost_basis=cost.basis,
-        bytes_per_step=total,
-        confidence=cost.confidence,
+        **cost.fields(total),
         subjects=tuple(flow.name[n] for n in own),
     )
 

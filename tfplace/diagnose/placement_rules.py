@@ -126,10 +126,7 @@ def colocated_to_cpu(analysis: Analysis, thresholds: Thresholds) -> Iterator[Fin
             f"on the host: {words.name(rows[0]['detail'], 300)}. {facts.sentence(cost.words)}",
             fix=advice.colocated_to_cpu(analysis),
             evidence=words.cut([f"{words.node(analysis, r['node_id'])}: {r['detail']}" for r in rows]),
-            cost_ns_per_step=cost.ns,
-            cost_basis=cost.basis,
-            bytes_per_step=facts.bytes_per_step(analysis, moved),
-            confidence=cost.confidence,
+            **cost.fields(facts.bytes_per_step(analysis, moved)),
             subjects=tuple(analysis.flow.name[n] for n in ids),
         )
 
@@ -174,10 +171,7 @@ def request_not_honoured(analysis: Analysis, thresholds: Thresholds) -> Iterator
         ),
         fix=advice.request_not_honoured(analysis),
         evidence=words.cut(lines),
-        cost_ns_per_step=cost.ns,
-        cost_basis=cost.basis,
-        bytes_per_step=facts.bytes_per_step(analysis, rows),
-        confidence=cost.confidence,
+        **cost.fields(facts.bytes_per_step(analysis, rows)),
         subjects=tuple(analysis.flow.name[n] for n in moved[:100]),
     )
 

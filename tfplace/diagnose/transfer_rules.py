@@ -41,10 +41,7 @@ def constant_copied(analysis: Analysis, thresholds: Thresholds) -> Iterator[Find
         f"{words.nodes(analysis, readers)}." + (" Only a slice of it is used there." if sliced else ""),
         fix=advice.constant_copied(analysis, sliced=sliced),
         evidence=words.transfer_lines(analysis, rows, timed=facts.has_real_times(analysis)),
-        cost_ns_per_step=cost.ns,
-        cost_basis=cost.basis,
-        bytes_per_step=total,
-        confidence=cost.confidence,
+        **cost.fields(total),
         subjects=tuple(names),
     )
 
@@ -76,10 +73,7 @@ def fetch_copied(analysis: Analysis, thresholds: Thresholds) -> Iterator[Finding
         f"{cost.words}.{what}" + ("" if heavy else " Small results cost the wait, not the bytes."),
         fix=advice.fetch_copied(analysis),
         evidence=words.transfer_lines(analysis, rows, timed=facts.has_real_times(analysis)),
-        cost_ns_per_step=cost.ns,
-        cost_basis=cost.basis,
-        bytes_per_step=total,
-        confidence=cost.confidence,
+        **cost.fields(total),
         subjects=tuple(names),
     )
 
@@ -244,10 +238,7 @@ def gpu_gpu_through_host(analysis: Analysis, thresholds: Thresholds) -> Iterator
         f"{cost.words}.",
         fix=advice.gpu_gpu_through_host(analysis),
         evidence=words.transfer_lines(analysis, both, timed=facts.has_real_times(analysis)),
-        cost_ns_per_step=cost.ns,
-        cost_basis=cost.basis,
-        bytes_per_step=total,
-        confidence=cost.confidence,
+        **cost.fields(total),
         subjects=tuple(names),
     )
 
@@ -301,10 +292,7 @@ def transfer_in_loop(analysis: Analysis, thresholds: Thresholds) -> Iterator[Fin
         + (facts.sentence(cost.words) if counted else "How often the loop runs is not in the trace."),
         fix=advice.transfer_in_loop(analysis),
         evidence=words.transfer_lines(analysis, found, timed=facts.has_real_times(analysis)),
-        cost_ns_per_step=cost.ns,
-        cost_basis=cost.basis,
-        bytes_per_step=total,
-        confidence=cost.confidence,
+        **cost.fields(total),
         subjects=tuple(names),
     )
 
@@ -349,10 +337,7 @@ def debug_op_copies(analysis: Analysis, thresholds: Thresholds) -> Iterator[Find
         detail=f"They run on the host, so each step copies for them and waits: {cost.words}.",
         fix=advice.debug_op_copies(analysis),
         evidence=words.transfer_lines(analysis, moved, timed=facts.has_real_times(analysis)),
-        cost_ns_per_step=cost.ns,
-        cost_basis=cost.basis,
-        bytes_per_step=total,
-        confidence=cost.confidence,
+        **cost.fields(total),
         subjects=tuple(flow.name[n] for n in nodes),
     )
 

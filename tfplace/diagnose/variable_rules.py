@@ -109,10 +109,7 @@ def variable_on_cpu(analysis: Analysis, thresholds: Thresholds) -> Iterator[Find
         f"{facts.sentence(words.name(rows[0]['reason'], 300))}",
         fix=advice.variable_on_cpu(analysis),
         evidence=_variable_lines(analysis, rows, "read_bytes_per_step"),
-        cost_ns_per_step=cost.ns,
-        cost_basis=cost.basis,
-        bytes_per_step=total,
-        confidence=cost.confidence,
+        **cost.fields(total),
         subjects=tuple(row["name"] for row in rows),
     )
 
@@ -153,10 +150,7 @@ def table_on_cpu(analysis: Analysis, thresholds: Thresholds) -> Iterator[Finding
             *_variable_lines(analysis, rows, "read_bytes_per_step"),
             *words.transfer_lines(analysis, moved, timed=facts.has_real_times(analysis)),
         ),
-        cost_ns_per_step=cost.ns,
-        cost_basis=cost.basis,
-        bytes_per_step=None if sent_bytes is None else sent_bytes + (back_bytes or 0),
-        confidence=cost.confidence,
+        **cost.fields(None if sent_bytes is None else sent_bytes + (back_bytes or 0)),
         subjects=tuple(row["name"] for row in rows),
     )
 
@@ -197,10 +191,7 @@ def update_on_cpu(analysis: Analysis, thresholds: Thresholds) -> Iterator[Findin
         + _update_time(analysis, updates),
         fix=advice.update_on_cpu(analysis),
         evidence=_variable_lines(analysis, rows, "written_bytes_per_step"),
-        cost_ns_per_step=cost.ns,
-        cost_basis=cost.basis,
-        bytes_per_step=total,
-        confidence=cost.confidence,
+        **cost.fields(total),
         subjects=tuple(row["name"] for row in rows),
     )
 
@@ -239,10 +230,7 @@ def multi_gpu_parameters(analysis: Analysis, thresholds: Thresholds) -> Iterator
         "parameters on the CPU can be the faster choice: measure both.",
         fix=advice.multi_gpu_parameters(analysis),
         evidence=_variable_lines(analysis, rows, "read_bytes_per_step"),
-        cost_ns_per_step=cost.ns,
-        cost_basis=cost.basis,
-        bytes_per_step=total,
-        confidence=cost.confidence,
+        **cost.fields(total),
         subjects=tuple(row["name"] for row in rows),
     )
 
