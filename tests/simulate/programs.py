@@ -438,7 +438,7 @@ def placement():
         try:
             session.run(joined)
         except Exception as error:
-            result["hard"] = [type(error).__name__, str(error)[:400]]
+            result["hard"] = [type(error).__name__, str(error)]
     return result
 
 
