@@ -98,14 +98,14 @@ class Step:
         self.clock += 3
         gpu = f"/device:GPU:{device - 1}"
         memory = "Pageable to Device" if direction == "HtoD" else "Device to Pageable"
-        edge = f"edge_{self.serial}_{name}"
+        edge = f"edge_{len(name)}_{name}"  # the same in every run of the graph, as its number is the graph's
         label = f"MEMCPY{direction} {size} bytes ({memory})"
         self.again(f"{gpu}/memcpy", self.event(f"{gpu}/stream:15", f"{edge}:MEMCPY{direction}", label, 6))
         if not self.with_graph:
             return
         ends = (0, device) if direction == "HtoD" else (device, 0)
         for end, op in zip(ends, ("_Send", "_Recv"), strict=True):
-            node = self.graphs[end].node.add(name=f"{name}/_{self.serial}{op}", op=op)
+            node = self.graphs[end].node.add(name=f"{name}/_{len(name)}{op}", op=op)
             node.attr["tensor_name"].s = edge.encode()
             node.attr["T"].type = 1
             node.attr["send_device"].s = f"{JOB}/device:CPU:0".encode()

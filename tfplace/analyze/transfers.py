@@ -8,9 +8,11 @@ only when there are as many such copies as such edges, since a guess is worse th
 from __future__ import annotations
 
 from collections import defaultdict
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any
 
+import numpy as np
+import numpy.typing as npt
 import pandas as pd
 
 from tfplace.analyze.cargo import Freight
@@ -18,20 +20,17 @@ from tfplace.analyze.dataflow import Dataflow
 from tfplace.analyze.inferred import device_arguments, ends_of_eager_copy, ends_of_named_copy, ends_of_op_copy
 from tfplace.analyze.pairs import HostDevices
 from tfplace.model import schema
-from tfplace.model.rows import python_rows
+from tfplace.model.rows import first_rows, number_rows, python_rows, python_values
 from tfplace.model.trace import Trace
 
 Row = dict[str, Any]
+Int = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True)
 class Copy:
-    """One memcpy event with its details; null where not recorded."""
+    """What a copy says of itself; the same in every step. Null where not recorded."""
 
-    event_id: int
-    step_id: int | None
-    start_ns: int
-    end_ns: int
     device_id: int | None
     direction: str | None
     num_bytes: int | None
@@ -42,16 +41,29 @@ class Copy:
     op: str | None
 
 
-def read_copies(trace: Trace) -> list[Copy]:
-    """Return the copies in order of start, then event."""
-    if trace.copies.empty:
-        return []
-    times = trace.events[["event_id", "step_id", "start_ns", "end_ns"]]
-    merged = trace.copies.merge(times, on="event_id", how="left", validate="one_to_one")
-    merged = merged.sort_values(["start_ns", "event_id"])
-    names = ["event_id", "step_id", "start_ns", "end_ns", "device_id", "direction", "num_bytes"]
-    names += ["src_memory", "dst_memory", "edge_name", "node_name", "op"]
-    return [Copy(*row) for row in python_rows(merged[names])]
+@dataclass(frozen=True)
+class Copies:
+    """The copies of a trace in order of start, then event.
+
+    Attributes:
+        alike: What distinct copies say of themselves.
+        code: int64[M], index into `alike`.
+        times: event_id, step_id, start_ns and end_ns of each.
+    """
+
+    alike: list[Copy]
+    code: Int
+    times: pd.DataFrame
+
+
+def read_copies(trace: Trace) -> Copies:
+    """Return all copies of a trace."""
+    times = trace.events[["event_id", "step_id", "start_ns", "end_ns"]].iloc[trace.copies["event_id"].to_numpy()]
+    order = np.lexsort((times["event_id"], times["start_ns"]))
+    said = trace.copies[[column.name for column in fields(Copy)]].iloc[order]
+    code = number_rows(*(said[name] for name in said.columns))
+    alike = [Copy(*row) for row in python_rows(said.iloc[first_rows(code)])]
+    return Copies(alike, code, times.iloc[order].reset_index(drop=True))
 
 
 class _Joiner:
@@ -63,7 +75,6 @@ class _Joiner:
         self._by_size: dict[tuple[int | None, str, int | None], list[int]] = defaultdict(list)
         self._freights = freights
         self._flow = flow
-        self._cache: dict[tuple[Any, ...], int | None] = {}
         for index, freight in enumerate(freights):
             if freight.pair.is_control:
                 continue
@@ -74,58 +85,56 @@ class _Joiner:
                 for device in {freight.pair.src_device, freight.pair.dst_device}:
                     self._by_size[device, freight.pair.direction, freight.num_bytes].append(index)
 
-    def by_name(self, copy: Copy) -> int | None:
-        """Return the index of the freight whose edge, Send or Recv the copy names; null where none or several fit."""
-        key = (copy.edge_name, copy.node_name, copy.device_id, copy.direction)
-        if key not in self._cache:
-            candidates = self._by_edge.get(copy.edge_name or "", [])
-            if not candidates and copy.node_name:
-                candidates = self._by_node.get(copy.node_name, [])
-            self._cache[key] = self._choose(copy, candidates)
-        return self._cache[key]
+    def by_name(self, copy: Copy) -> int:
+        """Return the index of the freight whose edge, Send or Recv the copy names; -1 where none fits."""
+        candidates = self._by_edge.get(copy.edge_name or "", [])
+        if not candidates and copy.node_name:
+            candidates = self._by_node.get(copy.node_name, [])
+        return self._choose(copy, candidates)
 
-    def _choose(self, copy: Copy, candidates: list[int]) -> int | None:
+    def _choose(self, copy: Copy, candidates: list[int]) -> int:
         fitting = [i for i in candidates if self._freights[i].pair.direction == copy.direction]
         here = [i for i in fitting if copy.device_id in self._devices(i)]
         best = here or fitting or candidates
-        return best[0] if best else None
+        return best[0] if best else -1
 
     def _devices(self, index: int) -> tuple[int, ...]:
         """Accelerators at either end; a host-memory end still belongs to its node's device."""
         pair = self._freights[index].pair
         return self._flow.device[pair.send], self._flow.device[pair.recv]
 
-    def by_order(self, copies: list[Copy], taken: set[int]) -> dict[int, int]:
-        """Join nameless copies of one step by device, direction and size; returns {event: freight}."""
-        groups: dict[tuple[int | None, str, int | None], list[Copy]] = defaultdict(list)
-        for copy in copies:
+    def by_order(self, copies: list[tuple[int, Copy]], taken: set[int]) -> dict[int, int]:
+        """Join nameless copies of one step by device, direction and size; returns {number of the copy: freight}."""
+        groups: dict[tuple[int | None, str, int | None], list[int]] = defaultdict(list)
+        for number, copy in copies:
             if copy.direction and copy.num_bytes and copy.op is None:
-                groups[copy.device_id, copy.direction, copy.num_bytes].append(copy)
-        joined = {}
+                groups[copy.device_id, copy.direction, copy.num_bytes].append(number)
+        joined: dict[int, int] = {}
         for key, members in groups.items():
             free = [i for i in self._by_size.get(key, []) if i not in taken]
             if len(free) == len(members):
-                joined.update({copy.event_id: i for copy, i in zip(members, free, strict=True)})
+                joined.update(zip(members, free, strict=True))
         return joined
 
 
-def _join(flow: Dataflow, copies: list[Copy], freights: list[Freight]) -> dict[int, tuple[int, str]]:
-    """Return {event: (freight index, 'name' or 'order')}."""
+def _join(flow: Dataflow, copies: Copies, freights: list[Freight]) -> tuple[Int, Int]:
+    """Return the index of each copy's freight, and that which each of `copies.alike` names; -1 where none is known."""
     joiner = _Joiner(flow, freights)
-    joined: dict[int, tuple[int, str]] = {}
-    nameless: dict[int | None, list[Copy]] = defaultdict(list)
-    taken: dict[int | None, set[int]] = defaultdict(set)
-    for copy in copies:
-        index = joiner.by_name(copy)
-        if index is not None:
-            joined[copy.event_id] = (index, "name")
-            taken[copy.step_id].add(index)
-        elif copy.edge_name is None:
-            nameless[copy.step_id].append(copy)
-    for step, members in nameless.items():
-        for event, index in joiner.by_order(members, taken[step]).items():
-            joined[event] = (index, "order")
-    return joined
+    named = np.array([joiner.by_name(copy) for copy in copies.alike], dtype=np.int64)
+    nameless = np.array([copy.edge_name is None for copy in copies.alike], dtype=np.bool_)
+    joined = named[copies.code]
+    open_rows = np.flatnonzero((joined < 0) & nameless[copies.code])
+    if not len(open_rows):
+        return joined, named
+    step = copies.times["step_id"].fillna(-1).to_numpy(dtype=np.int64)
+    members: dict[int, list[tuple[int, Copy]]] = defaultdict(list)
+    for row in open_rows.tolist():
+        members[int(step[row])].append((row, copies.alike[copies.code[row]]))
+    for number, rows in members.items():
+        taken = set(joined[(step == number) & (joined >= 0)].tolist())
+        for row, index in joiner.by_order(rows, taken).items():
+            joined[row] = index
+    return joined, named
 
 
 def _steps_of_graphs(trace: Trace) -> dict[str, set[int]]:
@@ -162,28 +171,35 @@ def build_transfers(
         Table `transfers`: every copy once, then each edge in each step in which no copy of it was seen.
     """
     copies = read_copies(trace)
-    joined = _join(flow, copies, freights)
-    inputs = device_arguments(flow)
-    rows: list[Row] = []
-    seen: set[tuple[int, int | None]] = set()
-    for copy in copies:
-        match = joined.get(copy.event_id)
-        if match is None:
-            rows.append({**_from_copy(copy, hosts, None), **_guess_ends(flow, copy, owner, inputs)})
-        else:
-            seen.add((match[0], copy.step_id))
-            edge = freights[match[0]].row(flow)
-            timed = _from_copy(copy, hosts, edge)
-            rows.append({**edge, **timed, "evidence": "both", "join": match[1]})
-    rows += _unseen(trace, flow, freights, seen)
-    for row in rows:
-        event = row.get("event_id")
-        row["exposed_ns"] = exposed_ns.get(event) if event is not None else None
-    frame = pd.DataFrame(rows)
-    if frame.empty:
+    freight, named = _join(flow, copies, freights)
+    seen = _Seen(flow, freights, owner, hosts, device_arguments(flow))
+    both = number_rows(copies.code, freight)
+    first = first_rows(both)
+    alike = [
+        seen.row(copies.alike[code], index, "name" if named[code] >= 0 else "order")
+        for code, index in zip(copies.code[first].tolist(), freight[first].tolist(), strict=True)
+    ]
+    timed = copies.times.assign(exposed_ns=copies.times["event_id"].map(exposed_ns)) if exposed_ns else copies.times
+    frames = [_with_times(alike, both, timed)] if alike else []
+    known = set(zip(freight.tolist(), python_values(copies.times["step_id"]), strict=True))
+    unseen = _unseen(trace, flow, freights, known)
+    if unseen:
+        frames.append(_conform(unseen))
+    if not frames:
         return schema.empty("transfers")
-    frame["transfer_id"] = range(len(frame))
-    return schema.conform("transfers", frame)
+    frame = pd.concat(frames, ignore_index=True) if len(frames) > 1 else frames[0]
+    numbered: pd.DataFrame = frame.assign(transfer_id=np.arange(len(frame)))
+    return numbered
+
+
+def _conform(rows: list[Row]) -> pd.DataFrame:
+    return schema.conform("transfers", pd.DataFrame(rows).assign(transfer_id=0))
+
+
+def _with_times(alike: list[Row], number: Int, times: pd.DataFrame) -> pd.DataFrame:
+    """Return one row per copy: what is the same in every step, and the times of each."""
+    frame = _conform(alike).iloc[number].reset_index(drop=True)
+    return schema.conform("transfers", frame.assign(**{str(name): times[name].array for name in times.columns}))
 
 
 def _unseen(trace: Trace, flow: Dataflow, freights: list[Freight], seen: set[tuple[int, int | None]]) -> list[Row]:
@@ -202,38 +218,54 @@ def _unseen(trace: Trace, flow: Dataflow, freights: list[Freight], seen: set[tup
     return rows
 
 
-def _from_copy(copy: Copy, hosts: HostDevices, edge: Row | None) -> Row:
-    """What the copy itself tells; ends known from the edge stay, since a lane names only one GPU."""
-    row: Row = {
-        "step_id": copy.step_id,
-        "direction": copy.direction or (edge or {}).get("direction"),
-        "start_ns": copy.start_ns,
-        "end_ns": copy.end_ns,
-        "event_id": copy.event_id,
-    }
-    if copy.num_bytes is not None:
-        row["num_bytes"] = copy.num_bytes
-    for end, memory in (("src_memory", copy.src_memory), ("dst_memory", copy.dst_memory)):
-        if memory is not None:
-            row[end] = memory
-    if edge is None:
-        host = hosts.beside(copy.device_id)
-        row["src_device_id"] = host if copy.direction == "H2D" else copy.device_id
-        row["dst_device_id"] = host if copy.direction == "D2H" else copy.device_id
-        if copy.direction in ("P2P", None):
-            row["dst_device_id"] = None
-            row["src_device_id"] = None if copy.direction is None else copy.device_id
-        row.update(evidence="memcpy", join="none", rows_only=False, edge_name=None, inside_op=copy.op)
-    return row
+@dataclass(frozen=True)
+class _Seen:
+    """Describes copies that were seen."""
 
+    flow: Dataflow
+    freights: list[Freight]
+    owner: dict[int, int]
+    hosts: HostDevices
+    inputs: dict[int, list[int]]
 
-def _guess_ends(flow: Dataflow, copy: Copy, owner: dict[int, int], inputs: dict[int, list[int]]) -> Row:
-    """Name a copy that no edge of a graph explains, from its own names."""
-    eager = copy.edge_name in (None, "copy") and not copy.node_name and copy.direction == "H2D"
-    if eager and copy.num_bytes is not None:
-        return ends_of_eager_copy(flow, inputs.get(copy.num_bytes, []))
-    if copy.edge_name is not None:
-        return ends_of_named_copy(flow, copy.edge_name, copy.direction, copy.num_bytes, owner)
-    if copy.node_name:
-        return ends_of_op_copy(flow, copy.node_name, copy.direction)
-    return {"tensor_name": "(unattributed)", "category": "unknown", "consumer_node_ids": ()}
+    def row(self, copy: Copy, freight: int, join: str) -> Row:
+        """Return the columns of `transfers` that are the same in every step.
+
+        Args:
+            copy: What the copy says of itself.
+            freight: Index of the freight that it carries; -1 where none is known.
+            join: How the two met.
+        """
+        if freight < 0:
+            return {**self._from_copy(copy, None), **self._guess_ends(copy)}
+        edge = self.freights[freight].row(self.flow)
+        return {**edge, **self._from_copy(copy, edge), "evidence": "both", "join": join}
+
+    def _from_copy(self, copy: Copy, edge: Row | None) -> Row:
+        """What the copy itself tells; ends known from the edge stay, since a lane names only one GPU."""
+        row: Row = {"direction": copy.direction or (edge or {}).get("direction")}
+        if copy.num_bytes is not None:
+            row["num_bytes"] = copy.num_bytes
+        for end, memory in (("src_memory", copy.src_memory), ("dst_memory", copy.dst_memory)):
+            if memory is not None:
+                row[end] = memory
+        if edge is None:
+            host = self.hosts.beside(copy.device_id)
+            row["src_device_id"] = host if copy.direction == "H2D" else copy.device_id
+            row["dst_device_id"] = host if copy.direction == "D2H" else copy.device_id
+            if copy.direction in ("P2P", None):
+                row["dst_device_id"] = None
+                row["src_device_id"] = None if copy.direction is None else copy.device_id
+            row.update(evidence="memcpy", join="none", rows_only=False, edge_name=None, inside_op=copy.op)
+        return row
+
+    def _guess_ends(self, copy: Copy) -> Row:
+        """Name a copy that no edge of a graph explains, from its own names."""
+        eager = copy.edge_name in (None, "copy") and not copy.node_name and copy.direction == "H2D"
+        if eager and copy.num_bytes is not None:
+            return ends_of_eager_copy(self.flow, self.inputs.get(copy.num_bytes, []))
+        if copy.edge_name is not None:
+            return ends_of_named_copy(self.flow, copy.edge_name, copy.direction, copy.num_bytes, self.owner)
+        if copy.node_name:
+            return ends_of_op_copy(self.flow, copy.node_name, copy.direction)
+        return {"tensor_name": "(unattributed)", "category": "unknown", "consumer_node_ids": ()}

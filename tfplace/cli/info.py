@@ -29,7 +29,7 @@ def run_info(traces: Sequence[str], format_: str, accelerator: str | None) -> No
 def trace_facts(trace: Trace) -> dict[str, Any]:
     """Return what the trace holds, as plain values; unknown is None."""
     graphs = trace.nodes.groupby("graph", dropna=False, sort=False).size()
-    kinds = trace.events.groupby("kind", dropna=False, sort=True).size()
+    kinds = trace.events.groupby("kind", dropna=False, sort=True, observed=True).size()
     return {
         "schema": SCHEMA,
         "sources": list(trace.source),

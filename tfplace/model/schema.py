@@ -16,6 +16,7 @@ from pandas.api.types import pandas_dtype
 ID = "int64"  # never null
 REF = "Int64"  # another table's id, or a whole number, or null
 TEXT = "string"  # text or null
+CODED = "category"  # the same, for columns of many rows and few distinct texts
 FLAG = "bool"  # never null
 MAYBE = "boolean"  # true, false or null
 ANY = "object"  # a Python object, named in the column's meaning
@@ -78,16 +79,16 @@ EVENTS = (
     Column("event_id", ID, "row number, by start time then lane"),
     Column("step_id", REF, "step the event belongs to; null = outside the known steps"),
     Column("device_id", REF, "device the event ran on (for a copy: the lane's device)"),
-    Column("lane", TEXT, "lane as the trace names it: /device:GPU:0/stream:14"),
+    Column("lane", CODED, "lane as the trace names it: /device:GPU:0/stream:14"),
     Column("thread_id", REF, "host thread; null unknown"),
-    Column("kind", TEXT, "op, kernel, memcpy, memset, sync, runtime or annotation"),
-    Column("name", TEXT, "node or kernel name as recorded"),
-    Column("op", TEXT, "op type; null unknown"),
+    Column("kind", CODED, "op, kernel, memcpy, memset, sync, runtime or annotation"),
+    Column("name", CODED, "node or kernel name as recorded"),
+    Column("op", CODED, "op type; null unknown"),
     Column("node_id", REF, "node it belongs to; null unknown"),
     Column("scheduled_ns", REF, "when it was enqueued; null unknown or unbelievable"),
     Column("start_ns", ID, "start"),
     Column("end_ns", ID, "end, never before start"),
-    Column("label", TEXT, "timeline_label as recorded"),
+    Column("label", CODED, "timeline_label as recorded"),
 )
 
 COPIES = (

@@ -6,8 +6,9 @@ sees one shape, and a test can compare every column of every event with protobuf
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeVar, overload
 
 import numpy as np
 import numpy.typing as npt
@@ -27,6 +28,63 @@ TIME_FIELDS = (
     "scheduled_nanos",
 )
 """int64 fields of NodeExecStats, 0 where absent, exactly as in the file."""
+
+
+T = TypeVar("T")
+
+
+class Numbers(dict[str, int]):
+    """Numbers texts in order of first appearance."""
+
+    def __missing__(self, text: str) -> int:
+        number = self[text] = len(self)
+        return number
+
+    def of(self, texts: Sequence[str | None]) -> npt.NDArray[np.int64]:
+        """Return the numbers of some texts; -1 for null."""
+        return np.fromiter((-1 if text is None else self[text] for text in texts), np.int64, len(texts))
+
+
+class Coded(Sequence[T]):
+    """A column of few distinct values, such as the names of a million rows; read like a list of them.
+
+    Attributes:
+        codes: int64[N], index into `distinct`.
+        distinct: Distinct values, also such as no row has: columns may share them.
+    """
+
+    def __init__(self, codes: npt.NDArray[np.int64], distinct: Sequence[T]) -> None:
+        self.codes = codes
+        self.distinct = distinct
+
+    def used(self) -> list[T]:
+        """Return the values that at least one row has, each once."""
+        seen = np.zeros(len(self.distinct), dtype=np.bool_)
+        seen[self.codes] = True
+        return [self.distinct[code] for code in np.flatnonzero(seen).tolist()]
+
+    def __len__(self) -> int:
+        return len(self.codes)
+
+    def __iter__(self) -> Iterator[T]:
+        return map(self.distinct.__getitem__, self.codes.tolist())
+
+    def __contains__(self, value: object) -> bool:
+        return value in self.used()
+
+    @overload
+    def __getitem__(self, row: int) -> T: ...
+    @overload
+    def __getitem__(self, row: slice) -> Coded[T]: ...
+    def __getitem__(self, row: int | slice) -> T | Coded[T]:
+        if isinstance(row, slice):
+            return Coded(self.codes[row], self.distinct)
+        return self.distinct[int(self.codes[row])]
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Sequence) and list(self) == list(other)
+
+    __hash__ = None  # type: ignore[assignment]
 
 
 @dataclass(frozen=True)
@@ -53,8 +111,8 @@ class RawStepStats:
     device_names: list[str]
     thread_names: list[dict[int, str]]
     device: npt.NDArray[np.int32]
-    node_name: list[str]
-    timeline_label: list[str]
+    node_name: Coded[str]
+    timeline_label: Coded[str]
     times: dict[str, npt.NDArray[np.int64]]
     thread_id: npt.NDArray[np.int64]
     output_row: npt.NDArray[np.int64]
@@ -62,7 +120,7 @@ class RawStepStats:
     output_dtype: npt.NDArray[np.int64]
     output_shape: list[str | None]
     output_bytes: npt.NDArray[np.int64]
-    output_allocator: list[str]
+    output_allocator: Coded[str]
 
 
 @dataclass(frozen=True)

@@ -214,7 +214,7 @@ def _read_outputs(batch: _Batch, events: Fields, shapes: Shapes, texts: Texts) -
     size, begin = np.zeros(len(of_allocation), np.int64), np.zeros(len(of_allocation), np.int64)
     allocation.put(_ALLOCATOR, size, begin)
     shape: list[str | None] = [None] * count
-    allocator = [""] * count
+    allocator = np.full(count, texts.number(""))
     bad = np.unique(np.concatenate(odd))
     if not len(bad):
         places = zip(of_shape.tolist(), dims.begin.tolist(), (dims.begin + dims.value).tolist(), strict=True)
@@ -223,8 +223,7 @@ def _read_outputs(batch: _Batch, events: Fields, shapes: Shapes, texts: Texts) -
                 shape[at] = shapes[batch.data[first:last]]
             except DecodeError:
                 raise WireError(first) from None
-        for at, text in zip(of_allocation.tolist(), texts.take(batch.latin, begin, size), strict=True):
-            allocator[at] = text
+        allocator[of_allocation] = texts.take(batch.latin, begin, size)
     slot, dtype = slot.astype(np.int32).astype(np.int64), dtype.astype(np.int32).astype(np.int64)
     return Outputs(given.row, slot, dtype, shape, requested, allocator), bad
 

@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from tfplace.read.raw import TIME_FIELDS, RawStepStats
+from tfplace.read.raw import TIME_FIELDS, Coded, Numbers, RawStepStats
 
 Ints = npt.NDArray[np.int64]
 NONE: Ints = np.empty(0, np.int64)
@@ -22,27 +22,33 @@ class Outputs(NamedTuple):
     dtype: Ints
     shape: list[str | None]
     num_bytes: Ints
-    allocator: list[str]
+    allocator: Ints
 
 
 class Texts:
-    """UTF-8 to text; equal texts are one object; bytes that are not UTF-8 become U+FFFD and are counted."""
+    """UTF-8 to the numbers of texts; bytes that are not UTF-8 become U+FFFD and are counted."""
 
     def __init__(self) -> None:
-        self.seen: dict[str, str] = {}
+        self._numbers = Numbers()
         self.mangled = 0
 
-    def take(self, latin: str, begin: Ints, size: Ints) -> list[str]:
-        """Return the texts at these places of bytes that were decoded as Latin-1 (a slice of it costs least)."""
-        seen = self.seen
-        if len(seen) > 1 << 18:
-            seen.clear()
+    def take(self, latin: str, begin: Ints, size: Ints) -> Ints:
+        """Return the numbers of the texts at these places of bytes decoded as Latin-1 (a slice of it costs least)."""
         texts = [latin[a:b] for a, b in zip(begin.tolist(), (begin + size).tolist(), strict=True)]
-        if not all(map(str.isascii, texts)):
-            texts = [text if text.isascii() else self._decode(text) for text in texts]
-        return [seen.setdefault(text, text) for text in texts]
+        if not latin.isascii():
+            texts = [text if text.isascii() else self.decode(text) for text in texts]
+        return np.fromiter(map(self._numbers.__getitem__, texts), np.int64, len(texts))
 
-    def _decode(self, latin: str) -> str:
+    def number(self, text: str) -> int:
+        """Return the number of a text."""
+        return self._numbers[text]
+
+    def distinct(self) -> list[str]:
+        """Return all texts by number."""
+        return list(self._numbers)
+
+    def decode(self, latin: str) -> str:
+        """Return the text of bytes decoded as Latin-1."""
         data = latin.encode("latin-1")
         try:
             return data.decode("utf-8")
@@ -56,23 +62,23 @@ class Parts:
 
     Attributes:
         rows: How many events they have.
-        texts: Keeps equal names, labels and allocators one object.
+        texts: Numbers names, labels and allocators alike.
     """
 
     def __init__(self) -> None:
         self.rows = 0
         self.texts = Texts()
-        self._names: list[str] = []
-        self._labels: list[str] = []
+        self._names: list[Ints] = [NONE]
+        self._labels: list[Ints] = [NONE]
         self._numbers: dict[str, list[Ints]] = {name: [NONE] for name in (*TIME_FIELDS, "thread_id")}
         self._outputs: list[Outputs] = []
 
-    def add(self, numbers: Mapping[str, Ints], names: list[str], labels: list[str], outputs: Outputs) -> None:
+    def add(self, numbers: Mapping[str, Ints], names: Ints, labels: Ints, outputs: Outputs) -> None:
         """Add the columns of the next events; `outputs.row` counts from the first of them."""
         for name, column in numbers.items():
             self._numbers[name].append(column)
-        self._names += names
-        self._labels += labels
+        self._names.append(names)
+        self._labels.append(labels)
         self._outputs.append(outputs._replace(row=outputs.row + self.rows))
         self.rows += len(names)
 
@@ -81,6 +87,7 @@ class Parts:
     ) -> RawStepStats:
         """Return everything added; the parts are used up."""
         outputs, self._outputs = self._outputs, []
+        texts = self.texts.distinct()
 
         def joined(name: str) -> Ints:
             return np.concatenate([NONE, *(getattr(part, name) for part in outputs)])
@@ -89,8 +96,8 @@ class Parts:
             device_names=device_names,
             thread_names=thread_names,
             device=device.astype(np.int32),
-            node_name=self._names,
-            timeline_label=self._labels,
+            node_name=Coded(np.concatenate(self._names), texts),
+            timeline_label=Coded(np.concatenate(self._labels), texts),
             times={name: np.concatenate(self._numbers.pop(name)) for name in TIME_FIELDS},
             thread_id=np.concatenate(self._numbers.pop("thread_id")),
             output_row=joined("row"),
@@ -98,5 +105,5 @@ class Parts:
             output_dtype=joined("dtype"),
             output_shape=[text for part in outputs for text in part.shape],
             output_bytes=joined("num_bytes"),
-            output_allocator=[text for part in outputs for text in part.allocator],
+            output_allocator=Coded(joined("allocator"), texts),
         )

@@ -11,9 +11,10 @@ import numpy.typing as npt
 import pandas as pd
 
 from tfplace.model import schema
+from tfplace.model.rows import first_rows, number_rows
 from tfplace.model.trace import Note
 from tfplace.names import edge_producer
-from tfplace.read.raw import RawStepStats
+from tfplace.read.raw import Numbers, RawStepStats
 from tfplace.read.tables import lanes as lane_module
 from tfplace.read.tables.clocks import offsets, read_times
 from tfplace.read.tables.devices import Devices
@@ -140,10 +141,11 @@ def read_events(
         notes.append(Note("events-without-times", f"{untimed} rows carry no time; they count as nodes only.", untimed))
     subjects = lane_module.find_subjects(rows, keep, devices.find)
     copies = lane_module.read_copies(stats, rows, lanes, keep)
-    node_of_row, op = _join(file, rows, subjects, index)
+    ops = Numbers()
+    node_of_row, op = _join(file, rows, subjects, index, ops)
     copy_nodes = _copy_nodes(file, rows, copies, devices, index)
     node_of_row[copies.row] = copy_nodes
-    op[copies.row] = _objects([part.op for part in copies.parts])
+    op[copies.row] = ops.of([part.op for part in copies.parts])
     shift, shifted = offsets(
         times,
         keep,
@@ -157,20 +159,21 @@ def read_events(
     scheduled = times.scheduled_ns + np.where(times.scheduled_in_main, 0, shift)
     kept = np.flatnonzero(keep)
     kept = kept[np.lexsort((kept, rows.lane[kept], start[kept]))]
-    lane_names = _objects(stats.device_names)
+    lane_names = Numbers()
+    lane_number = lane_names.of(stats.device_names)  # a name may come twice
     events = pd.DataFrame(
         {
             "device_id": _nullable(rows.device[kept], rows.device[kept] >= 0),
-            "lane": lane_names[rows.lane[kept]] if len(kept) else [],
+            "lane": _coded(lane_number[rows.lane[kept]] if len(kept) else rows.lane[kept], list(lane_names)),
             "thread_id": _nullable(stats.thread_id[kept], stats.thread_id[kept] != 0),
-            "kind": _objects(KINDS)[rows.kind[kept]],
-            "name": rows.names[rows.name[kept]],
-            "op": op[kept],
+            "kind": _coded(rows.kind[kept], KINDS),
+            "name": _coded(rows.name[kept], stats.node_name.distinct),
+            "op": _coded(op[kept], list(ops)),
             "node_id": _nullable(node_of_row[kept], node_of_row[kept] >= 0),
             "scheduled_ns": _nullable(scheduled[kept], times.has_scheduled[kept]),
             "start_ns": start[kept],
             "end_ns": start[kept] + times.length_ns[kept],
-            "label": rows.pair_labels[rows.pair[kept]],
+            "label": _coded(rows.label[kept], stats.timeline_label.distinct),
         }
     )
     place = np.full(len(keep), -1, dtype=np.int64)
@@ -181,27 +184,30 @@ def read_events(
     return FileEvents(events, table, node_of_row, base, tuple(notes))
 
 
-def _objects(values: Sequence[object]) -> npt.NDArray[np.object_]:
-    array = np.empty(len(values), dtype=object)
-    array[:] = values
-    return array
+def _coded(codes: Int, distinct: Sequence[str]) -> pd.Categorical:
+    """Return a column of `schema.CODED` without the texts that no row has; -1 is null."""
+    used = np.zeros(len(distinct) + 1, dtype=np.bool_)
+    used[codes] = True
+    used[-1] = False
+    place = np.append(np.cumsum(used[:-1]) - 1, -1)
+    texts = [distinct[code] for code in np.flatnonzero(used).tolist()]
+    return pd.Categorical.from_codes(place[codes], categories=pd.Index(texts, dtype=object))
 
 
 def _nullable(values: Int, known: npt.NDArray[np.bool_]) -> pd.arrays.IntegerArray:
     return pd.arrays.IntegerArray(values.astype(np.int64), ~known)
 
 
-def _join(file: int, rows: Rows, subjects: Subjects, index: NodeIndex) -> tuple[Int, npt.NDArray[np.object_]]:
-    """Return (node id per row, -1 none; op per row, null unknown). Each distinct row is looked up once."""
-    nodes = np.full(len(rows.kind), -1, dtype=np.int64)
-    ops = subjects.op.copy()
-    named = np.flatnonzero(subjects.node != None)  # noqa: E711 - elementwise over an object array
-    frame = pd.DataFrame({"device": subjects.device[named], "pair": rows.pair[named], "kind": rows.kind[named]})
-    group = frame.groupby(["device", "pair", "kind"], sort=False).ngroup().to_numpy()
-    first = named[~pd.Series(group).duplicated().to_numpy()]
+def _join(file: int, rows: Rows, subjects: Subjects, index: NodeIndex, ops: Numbers) -> tuple[Int, Int]:
+    """Return (node id per row; op per row, numbered by `ops`), -1 unknown. Each distinct row is looked up once."""
+    nodes, op_of_row = (np.full(len(rows.kind), -1, dtype=np.int64) for _ in range(2))
+    named = np.flatnonzero(subjects.node >= 0)
+    group = number_rows(subjects.device[named], rows.pair[named], rows.kind[named])
+    first = named[first_rows(group)]
     found_nodes, found_ops = [], []
     for row in first.tolist():
-        name, op = subjects.node[row], subjects.op[row]
+        name = subjects.texts[subjects.node[row]]
+        op = subjects.texts[subjects.op[row]] if subjects.op[row] >= 0 else None
         node = index.find(file, int(subjects.device[row]), name, op)
         if op is None and node is None:
             parts = parse_op_label(rows.pair_labels[rows.pair[row]], name)
@@ -211,14 +217,13 @@ def _join(file: int, rows: Rows, subjects: Subjects, index: NodeIndex) -> tuple[
         found_ops.append(op if op is not None or node is None else index.rows.op[node])
     if len(first):
         nodes[named] = np.array(found_nodes, dtype=np.int64)[group]
-        ops[named] = _objects(found_ops)[group]
-    return nodes, ops
+        op_of_row[named] = ops.of(found_ops)[group]
+    return nodes, op_of_row
 
 
 def _subject_codes(subjects: Subjects) -> Int:
-    codes, _ = pd.factorize(subjects.node)
-    width = int(codes.max(initial=0)) + 1
-    return np.where(codes >= 0, (subjects.device + 1) * width + codes, -1).astype(np.int64)
+    width = len(subjects.texts)
+    return np.where(subjects.node >= 0, (subjects.device + 1) * width + subjects.node, -1)
 
 
 def _tasks(device: Int, devices: Devices) -> Int:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,8 +10,9 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
+from tfplace.model.rows import number_rows
 from tfplace.names import parse_device
-from tfplace.read.raw import RawStepStats
+from tfplace.read.raw import Numbers, RawStepStats
 from tfplace.read.tables import labels
 from tfplace.read.tables.clocks import Times
 from tfplace.read.tables.devices import Devices
@@ -79,6 +80,7 @@ class Rows:
         names: Distinct node names.
         pair_names: Name of each distinct pair of name and label.
         pair_labels: Label of each.
+        label: int64[N], index into the file's distinct labels.
     """
 
     device: Int
@@ -90,12 +92,13 @@ class Rows:
     names: npt.NDArray[np.object_]
     pair_names: npt.NDArray[np.object_]
     pair_labels: npt.NDArray[np.object_]
+    label: Int
 
 
 def classify(stats: RawStepStats, lanes: Lanes) -> Rows:
     """Tell the kind of every row; labels are looked at once each, however often they stand."""
-    name, names = _codes(stats.node_name)
-    label, texts = _codes(stats.timeline_label)
+    name, names = stats.node_name.codes, _objects(stats.node_name.distinct)
+    label, texts = stats.timeline_label.codes, _objects(stats.timeline_label.distinct)
     pair, pairs = pd.factorize(name * max(len(texts), 1) + label)
     pair_names = names[pairs // max(len(texts), 1)]
     pair_labels = texts[pairs % max(len(texts), 1)]
@@ -114,14 +117,18 @@ def classify(stats: RawStepStats, lanes: Lanes) -> Rows:
         is_transfer = np.array([labels.parse_recv_tensor(text) is not None for text in pair_labels[pair[received]]])
         kind[received[is_transfer]] = MEMCPY
     device = lanes.device[lane] if len(lane) else np.zeros(0, dtype=np.int64)
-    return Rows(device, content, lane, kind, name, pair.astype(np.int64), names, pair_names, pair_labels)
-
-
-def _codes(texts: list[str]) -> tuple[Int, npt.NDArray[np.object_]]:
-    values = np.empty(len(texts), dtype=object)
-    values[:] = texts
-    codes, distinct = pd.factorize(values)
-    return codes.astype(np.int64), np.asarray(distinct, dtype=object)
+    return Rows(
+        device=device,
+        content=content,
+        lane=lane,
+        kind=kind,
+        name=name,
+        pair=pair.astype(np.int64),
+        names=names,
+        pair_names=pair_names,
+        pair_labels=pair_labels,
+        label=label,
+    )
 
 
 def _code_of(names: npt.NDArray[np.object_], text: str) -> int:
@@ -155,23 +162,24 @@ def keep_once(rows: Rows, times: Times) -> Bool:
     twice = np.flatnonzero((rows.content >= STREAM) & (rows.content != UNKNOWN_STREAM) & believed)
     if not len(twice):
         return keep
+    where = rows.device[twice], rows.pair[twice], times.cluster[twice]
+    same = number_rows(*where, times.start_ns[twice], times.length_ns[twice])
+    place = same * (UNKNOWN_STREAM + 1) + rows.content[twice]
+    # of equal rows on one kind of lane, which is it? there is hardly ever more than one
+    nth = pd.Series(place).groupby(place).cumcount().to_numpy() if pd.Series(place).duplicated().any() else 0 * place
+    order = np.argsort(rows.content[twice], kind="stable")
+    repeated = pd.Series(number_rows(same, nth)[order]).duplicated(keep="first").to_numpy()
+    keep[twice[order[repeated]]] = False
+    kept = twice[order[~repeated]]
     frame = pd.DataFrame(
         {
-            "row": twice,
-            "content": rows.content[twice],
-            "device": rows.device[twice],
-            "pair": rows.pair[twice],
-            "cluster": times.cluster[twice],
-            "start": times.start_ns[twice],
-            "length": times.length_ns[twice],
+            "row": kept,
+            "content": rows.content[kept],
+            "device": rows.device[kept],
+            "pair": rows.pair[kept],
+            "cluster": times.cluster[kept],
         }
     )
-    same = ["device", "pair", "cluster", "start", "length"]
-    frame["nth"] = frame.groupby(["content", *same], sort=False).cumcount()
-    frame = frame.sort_values("content", kind="stable")
-    repeated = frame.duplicated([*same, "nth"], keep="first")
-    keep[frame.loc[repeated, "row"].to_numpy()] = False
-    frame = frame[~repeated]
     foreign = frame["cluster"] != times.main
     if foreign.any() and not foreign.all():
         keep[_known_elsewhere(frame[foreign], frame[~foreign], rows, times, twice)] = False
@@ -201,14 +209,16 @@ class Subjects:
     """In whose name each row ran.
 
     Attributes:
-        node: Node name per row; null unknown.
-        op: Op type per row; null unknown.
+        node: int64[N], node name as an index into `texts`; -1 unknown.
+        op: int64[N], op type likewise.
         device: int64[N], device to look the node up on; -1 any.
+        texts: Names and op types.
     """
 
-    node: npt.NDArray[np.object_]
-    op: npt.NDArray[np.object_]
+    node: Int
+    op: Int
     device: Int
+    texts: list[str]
 
 
 def find_subjects(rows: Rows, keep: Bool, find_device: Callable[[str | None], int | None]) -> Subjects:
@@ -216,26 +226,25 @@ def find_subjects(rows: Rows, keep: Bool, find_device: Callable[[str | None], in
 
     The rows of NODES lanes are named after their node; their op is left to the graph or the label.
     """
-    size = len(rows.kind)
-    node = np.full(size, None, dtype=object)
-    op = np.full(size, None, dtype=object)
+    node, op = (np.full(len(rows.kind), -1, dtype=np.int64) for _ in range(2))
     device = rows.device.copy()
+    numbers = Numbers(zip(rows.names.tolist(), range(len(rows.names)), strict=True))
     plain = keep & (rows.content == NODES) & (rows.kind == OP)
-    node[plain] = rows.names[rows.name[plain]]
+    node[plain] = rows.name[plain]
     named = np.flatnonzero(keep & np.isin(rows.kind, (KERNEL, RUNTIME, MEMSET)))
     where, distinct = pd.factorize(rows.pair[named])
     parts = [labels.parse_annotation(rows.pair_names[code], rows.pair_labels[code]) for code in distinct.tolist()]
-    node[named] = _objects([part[0] for part in parts])[where]
-    op[named] = _objects([part[1] for part in parts])[where]
+    node[named] = numbers.of([part[0] for part in parts])[where]
+    op[named] = numbers.of([part[1] for part in parts])[where]
     threads = rows.kind[named] == RUNTIME
     if threads.any():  # a host thread works for any device: its label says which
         stated = [find_device(labels.parse_device_metadata(rows.pair_labels[code])) for code in distinct.tolist()]
-        numbers = np.array([-1 if number is None else number for number in stated], dtype=np.int64)[where]
-        device[named[threads]] = np.where(numbers >= 0, numbers, device[named])[threads]
-    return Subjects(node, op, device)
+        found = np.array([-1 if number is None else number for number in stated], dtype=np.int64)[where]
+        device[named[threads]] = np.where(found >= 0, found, device[named])[threads]
+    return Subjects(node, op, device, list(numbers))
 
 
-def _objects(values: list[Any]) -> npt.NDArray[np.object_]:
+def _objects(values: Sequence[Any]) -> npt.NDArray[np.object_]:
     array = np.empty(len(values), dtype=object)
     array[:] = values
     return array

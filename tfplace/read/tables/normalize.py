@@ -126,8 +126,7 @@ def _devices(raws: Sequence[RawTrace], rows: NodeRows, context: dict[str, Any]) 
             names[str(attrs["send_device"])] = names[str(attrs.get("recv_device", ""))] = None
     for raw in raws:
         if raw.step_stats and "RecvTensor" in raw.step_stats.node_name:
-            labels = dict.fromkeys(raw.step_stats.timeline_label)
-            for found in filter(None, map(parse_recv_tensor, labels)):
+            for found in filter(None, map(parse_recv_tensor, raw.step_stats.timeline_label.used())):
                 names[found[1]] = names[found[2]] = None
     details = context.get("devices")
     details = [d for d in details if isinstance(d, dict)] if isinstance(details, list) else []
@@ -212,7 +211,7 @@ def _join_files(
 def _simulated_by_labels(raws: Sequence[RawTrace]) -> str | None:
     """Return what the kernel labels of a simulated GPU say, where what capture stored was lost on the way."""
     for raw in raws:
-        if raw.step_stats and any("simulated:1" in label for label in raw.step_stats.timeline_label):
+        if raw.step_stats and any("simulated:1" in label for label in raw.step_stats.timeline_label.used()):
             return "simulated GPU, by the labels of its kernels"
     return None
 

@@ -156,8 +156,8 @@ class _Reader:
         column[at[at >= 0]] = lines.value[found[at >= 0]]
         return column
 
-    def _texts(self, lines: Lines, field: tuple[str, str], place: Ints, count: int) -> list[str]:
-        """Return the values of a string field, likewise."""
+    def _texts(self, lines: Lines, field: tuple[str, str], place: Ints, count: int) -> Ints:
+        """Return the numbers of the texts of a string field, likewise."""
         found = self._find(lines, *field)
         found = found[place[lines.parent[found]] >= 0]
         at = place[lines.parent[found]]
@@ -166,13 +166,14 @@ class _Reader:
         texts = self.parts.texts.take(lines.latin, begin, size)
         if lines.unescaped:
             for line, where in zip(found.tolist(), at.tolist(), strict=True):
-                texts[where] = lines.unescaped.get(line, texts[where])
+                if line in lines.unescaped:
+                    texts[where] = self.parts.texts.number(lines.unescaped[line])
         return texts
 
     def _text(self, lines: Lines, line: int) -> str:
         if line in lines.unescaped:
             return lines.unescaped[line]
-        return self.parts.texts.take(lines.latin, lines.begin[[line]], (lines.end - lines.begin)[[line]])[0]
+        return self.parts.texts.decode(lines.latin[lines.begin[line] : lines.end[line]])
 
 
 def read_canonical(

@@ -84,20 +84,12 @@ def _groups(
     trace: Trace, pids: dict[int, int], own: Sequence[OwnSlice], with_findings: bool
 ) -> tuple[list[Group], Int]:
     """Return all groups, and that of each event and then of each own bar."""
-    direction = np.full(len(trace.events), None, dtype=object)
-    direction[trace.copies["event_id"].to_numpy(dtype=np.int64)] = _directions(trace)
-    of_event, groups = event_groups(trace, pids, direction.tolist())
+    of_event, groups = event_groups(trace, pids)
     places = {group: number for number, group in enumerate(groups)}
     of_own = [places.setdefault(one.group, len(places)) for one in own]
     if with_findings:
         places.setdefault(FINDINGS, len(places))
     return list(places), np.concatenate([of_event, np.array(of_own, dtype=np.int64)])
-
-
-def _directions(trace: Trace) -> list[str | None]:
-    values = trace.copies["direction"].astype("object")
-    plain: list[str | None] = values.where(values.notna(), None).tolist()
-    return plain
 
 
 def _slices(trace: Trace, texts: EventTexts, own: Sequence[OwnSlice], zero: int) -> Slices:

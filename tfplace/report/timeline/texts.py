@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
 from tfplace.analyze.analysis import Analysis
+from tfplace.model.rows import first_rows, number_rows
 from tfplace.report.timeline.model import Int
 from tfplace.report.timeline.text import MAX_NAME, pairs, quote
 from tfplace.units import format_bytes
@@ -53,8 +53,8 @@ class EventTexts:
         self._devices = dict(zip(analysis.trace.devices["device_id"], analysis.trace.devices["name"], strict=True))
         self._source = _objects(analysis.trace.nodes["source"])
         self._variables = _objects(analysis.variables["name"])
-        self.of_event: Int = _codes([self._events[name] for name in _TELLING])
-        first = _first_rows(self.of_event)
+        self.of_event: Int = number_rows(*(self._events[name] for name in _TELLING))
+        first = first_rows(self.of_event)
         self._sample = _Columns(self._events.iloc[first])
         self._transfers = _Columns(analysis.transfers)
         self._copies = _Copies(analysis, base=len(first))
@@ -164,9 +164,9 @@ class _Copies:
         self.event: Int = rows["event_id"].to_numpy(dtype=np.int64)
         events = analysis.trace.events.iloc[self.event]
         same = rows[list(_SAME_IN_EVERY_STEP)].assign(lane=events["lane"].array, recorded=events["name"].array)
-        codes = _codes([same[name] for name in same.columns])
+        codes = number_rows(*(same[name] for name in same.columns))
         self.code: list[int] = codes.tolist()
-        self.sample = _Columns(same.iloc[_first_rows(codes)])
+        self.sample = _Columns(same.iloc[first_rows(codes)])
         lasts = events["end_ns"].to_numpy(dtype=np.float64) - events["start_ns"].to_numpy(dtype=np.float64)
         size = rows["num_bytes"].to_numpy(dtype=np.float64, na_value=np.nan)
         # bytes per nanosecond are gigabytes per second
@@ -180,20 +180,6 @@ class _Copies:
         """Return the arguments that are one copy's own."""
         text = pairs((("GB/s", self._speed[place]), ("not hidden behind kernels us", self._exposed[place])))
         return f",{text}" if text else ""
-
-
-def _codes(columns: Iterable[pd.Series[Any]]) -> Int:
-    """Number the distinct rows of some columns, in order of first appearance."""
-    code: Int | None = None
-    for column in columns:
-        part, distinct = pd.factorize(column)
-        part = part.astype(np.int64) + 1
-        code = part if code is None else pd.factorize(code * (len(distinct) + 1) + part)[0].astype(np.int64)
-    return np.zeros(0, dtype=np.int64) if code is None else pd.factorize(code)[0].astype(np.int64)
-
-
-def _first_rows(codes: Int) -> Int:
-    return np.flatnonzero(~pd.Series(codes).duplicated().to_numpy())
 
 
 class _Columns:

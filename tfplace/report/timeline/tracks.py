@@ -9,10 +9,11 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
+from tfplace.model.rows import first_rows, number_rows, python_rows
 from tfplace.model.trace import Trace
 from tfplace.names import parse_device
 from tfplace.report.timeline.lanes import split_lanes
-from tfplace.report.timeline.model import NONE, Int, Track
+from tfplace.report.timeline.model import Int, Track
 from tfplace.report.timeline.text import show
 
 OWN_PID = 1
@@ -95,42 +96,31 @@ def _role(trace: Trace, row: tuple[object, ...]) -> str:
     return show(model, 60).replace("/", "-") if model else "device"
 
 
-def event_groups(trace: Trace, pids: dict[int, int], direction: Sequence[str | None]) -> tuple[Int, list[Group]]:
+def event_groups(trace: Trace, pids: dict[int, int]) -> tuple[Int, list[Group]]:
     """Return (group of each event, the groups).
 
     Args:
         trace: The trace.
         pids: From `device_processes`.
-        direction: Per event, the direction of a copy; null for all else.
     """
     events = trace.events
-    frame = pd.DataFrame(
-        {
-            "device": events["device_id"].fillna(NONE).astype("int64"),
-            "lane": pd.factorize(events["lane"])[0],
-            "kind": pd.factorize(events["kind"])[0],
-            "thread": events["thread_id"].fillna(NONE).astype("int64"),
-            "direction": pd.factorize(np.asarray(direction, dtype=object))[0],
-        }
+    way, known_ways = pd.factorize(trace.copies["direction"])
+    ways = [*known_ways.tolist(), None]  # -1 is the last
+    way_of_event = np.full(len(events), -1, dtype=np.int64)
+    way_of_event[trace.copies["event_id"].to_numpy(dtype=np.int64)] = way
+    number = number_rows(
+        events["lane"], events["kind"], events["device_id"], events["thread_id"], pd.Series(way_of_event, dtype="int64")
     )
-    number = frame.groupby([*frame.columns], sort=False).ngroup().to_numpy(dtype=np.int64)
-    first = np.flatnonzero(~pd.Series(number).duplicated().to_numpy())
+    first = first_rows(number)
     roles = dict(zip(trace.devices["device_id"].tolist(), _roles(trace), strict=True))
     known: dict[Group, int] = {}
     of_number = np.zeros(len(first), dtype=np.int64)
-    sample = events.iloc[first]
-    rows = zip(
-        frame["device"].iloc[first].tolist(),
-        sample["lane"].tolist(),
-        sample["kind"].tolist(),
-        frame["thread"].iloc[first].tolist(),
-        [direction[row] for row in first.tolist()],
-        strict=True,
-    )
-    for place, (device, lane, kind, thread, way) in enumerate(rows):
+    sample = python_rows(events.iloc[first][["device_id", "lane", "kind", "thread_id"]])
+    for place, (row, code) in enumerate(zip(sample, way_of_event[first].tolist(), strict=True)):
+        device, lane, kind, thread = row
         pid = pids.get(device, len(pids) + OWN_PID + 1)
-        text = "" if pd.isna(lane) else str(lane)
-        group = _copies(pid, way) if kind == "memcpy" else _group(pid, roles.get(device, ""), str(kind), text, thread)
+        role = roles.get(device, "")
+        group = _copies(pid, ways[code]) if kind == "memcpy" else _group(pid, role, kind, lane or "", thread)
         of_number[place] = known.setdefault(group, len(known))
     return of_number[number] if len(number) else number, list(known)
 
@@ -149,10 +139,10 @@ def _copies(pid: int, way: str | None) -> Group:
     return Group(pid, (COPIES, place), f"copies {way}" if way else "copies, direction not recorded")
 
 
-def _group(pid: int, role: str, kind: str, lane: str, thread: int) -> Group:
+def _group(pid: int, role: str, kind: str, lane: str, thread: int | None) -> Group:
     if kind in ("op", "runtime"):
         launch = "launches" if role == "device" else "ops"
-        if thread != NONE:
+        if thread is not None:
             name = f"launches by host thread {thread}" if role == "device" else f"thread {thread}"
             return Group(pid, (THREADS, thread), name, may_nest=True)
         return Group(pid, (OPS,), launch) if kind == "op" else Group(pid, (THREADS,), "host threads")
