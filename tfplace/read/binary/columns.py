@@ -246,14 +246,17 @@ def _read_batch(parts: Parts, shapes: Shapes, batch: _Batch) -> None:
     if len(odd) or len(odd_outputs):
         _read_batch(parts, shapes, batch.reencoded(np.concatenate([odd, odd_outputs])))
         return
-    numbers = {name: _spread(events, tag, count) for name, tag in _TIME_TAGS.items()}
-    numbers["thread_id"] = _spread(events, _THREAD, count) & 0xFFFFFFFF
+    numbers = parts.new_rows(count)
+    for name, tag in _TIME_TAGS.items():
+        events.put(tag, numbers[name])
+    events.put(_THREAD, numbers["thread_id"])
+    numbers["thread_id"] &= 0xFFFFFFFF
     texts = []
     for tag in (_NAME, _LABEL):
         size, begin = np.zeros(count, np.int64), np.zeros(count, np.int64)
         events.put(tag, size, begin)
         texts.append(parts.texts.take(batch.latin, begin, size))
-    parts.add(numbers, texts[0], texts[1], outputs)
+    parts.add(texts[0], texts[1], outputs)
 
 
 def read_blocks(
@@ -269,9 +272,10 @@ def read_blocks(
     Raises:
         WireError: A message is damaged.
     """
-    parts, shapes = Parts(), Shapes()
+    shapes = Shapes()
     starts = np.concatenate([NONE, *(np.array(block.starts, np.int64) for block in blocks)])
     ends = np.concatenate([NONE, *(np.array(block.ends, np.int64) for block in blocks)])
+    parts = Parts(len(starts))
     for first, last in _batches(starts, ends):
         base, end = int(starts[first]), int(ends[last - 1])
         try:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import NamedTuple
 
 import numpy as np
@@ -65,18 +64,30 @@ class Parts:
         texts: Numbers names, labels and allocators alike.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, room: int = 0) -> None:
+        """Begin with room for as many events; more is made when needed.
+
+        Most of the columns of a file are all 0, and zeros that nobody writes take neither time nor memory.
+        """
         self.rows = 0
         self.texts = Texts()
         self._names: list[Ints] = [NONE]
         self._labels: list[Ints] = [NONE]
-        self._numbers: dict[str, list[Ints]] = {name: [NONE] for name in (*TIME_FIELDS, "thread_id")}
+        self._numbers: dict[str, Ints] = {name: np.zeros(room, np.int64) for name in (*TIME_FIELDS, "thread_id")}
         self._outputs: list[Outputs] = []
 
-    def add(self, numbers: Mapping[str, Ints], names: Ints, labels: Ints, outputs: Outputs) -> None:
-        """Add the columns of the next events; `outputs.row` counts from the first of them."""
-        for name, column in numbers.items():
-            self._numbers[name].append(column)
+    def new_rows(self, count: int) -> dict[str, Ints]:
+        """Return the numbers of the next `count` events, all 0, to be filled in before they are added."""
+        end = self.rows + count
+        room = len(self._numbers["thread_id"])
+        if end > room:
+            for name, column in self._numbers.items():
+                self._numbers[name] = np.zeros(max(end, 2 * room), np.int64)
+                self._numbers[name][: self.rows] = column[: self.rows]
+        return {name: column[self.rows : end] for name, column in self._numbers.items()}
+
+    def add(self, names: Ints, labels: Ints, outputs: Outputs) -> None:
+        """Add the new rows; `outputs.row` counts from the first of them."""
         self._names.append(names)
         self._labels.append(labels)
         self._outputs.append(outputs._replace(row=outputs.row + self.rows))
@@ -98,8 +109,8 @@ class Parts:
             device=device.astype(np.int32),
             node_name=Coded(np.concatenate(self._names), texts),
             timeline_label=Coded(np.concatenate(self._labels), texts),
-            times={name: np.concatenate(self._numbers.pop(name)) for name in TIME_FIELDS},
-            thread_id=np.concatenate(self._numbers.pop("thread_id")),
+            times={name: self._numbers[name][: self.rows] for name in TIME_FIELDS},
+            thread_id=self._numbers["thread_id"][: self.rows],
             output_row=joined("row"),
             output_slot=joined("slot"),
             output_dtype=joined("dtype"),

@@ -111,7 +111,7 @@ def _clusters(start_us: Int, timed: Bool) -> Int:
     """Return the number of each row's cluster: starts with no gap of more than a day between them."""
     cluster = np.zeros(len(start_us), dtype=np.int64)
     rows = np.flatnonzero(timed)
-    if len(rows):
+    if len(rows) and int(start_us[rows].max()) - int(start_us[rows].min()) > DAY_US:
         order = rows[np.argsort(start_us[rows], kind="stable")]
         gaps = np.diff(start_us[order].astype(np.float64)) > DAY_US
         cluster[order[1:]] = np.cumsum(gaps)

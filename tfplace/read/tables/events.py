@@ -11,7 +11,7 @@ import numpy.typing as npt
 import pandas as pd
 
 from tfplace.model import schema
-from tfplace.model.rows import first_rows, number_rows
+from tfplace.model.rows import first_rows, number_rows, order_by
 from tfplace.model.trace import Note
 from tfplace.names import edge_producer
 from tfplace.read.raw import Numbers, RawStepStats
@@ -158,7 +158,7 @@ def read_events(
     start = times.start_ns + shift
     scheduled = times.scheduled_ns + np.where(times.scheduled_in_main, 0, shift)
     kept = np.flatnonzero(keep)
-    kept = kept[np.lexsort((kept, rows.lane[kept], start[kept]))]
+    kept = kept[order_by(start[kept], rows.lane[kept], kept)]
     lane_names = Numbers()
     lane_number = lane_names.of(stats.device_names)  # a name may come twice
     events = pd.DataFrame(

@@ -13,7 +13,7 @@ import numpy as np
 
 from tfplace.read.binary.parts import Ints, Outputs, Parts
 from tfplace.read.protos import DATA_TYPES, StepStats, message_class
-from tfplace.read.raw import TIME_FIELDS, RawStepStats
+from tfplace.read.raw import RawStepStats
 from tfplace.read.text.gate import Lines, NotCanonical
 from tfplace.read.text.linekeys import LineKeys
 from tfplace.read.text.tokenizer import TextError, parse_text
@@ -83,13 +83,11 @@ class _Reader:
         self.devices.append(number[lines.parent[events]])
         row = np.full(len(lines.code), -1, np.int64)
         row[events] = np.arange(len(events))
-        numbers = {
-            name: self._column(lines, ("NodeExecStats", name), row, np.zeros(len(events), np.int64))
-            for name in (*TIME_FIELDS, "thread_id")
-        }
+        for name, column in self.parts.new_rows(len(events)).items():
+            self._column(lines, ("NodeExecStats", name), row, column)
         names = self._texts(lines, ("NodeExecStats", "node_name"), row, len(events))
         labels = self._texts(lines, ("NodeExecStats", "timeline_label"), row, len(events))
-        self.parts.add(numbers, names, labels, self._outputs(lines, row))
+        self.parts.add(names, labels, self._outputs(lines, row))
 
     def _devices(self, lines: Lines, number: Ints, count: int, goes_on: bool) -> None:
         """Enter names and thread names of the devices."""

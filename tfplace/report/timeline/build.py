@@ -11,6 +11,7 @@ import pandas as pd
 from tfplace.analyze.analysis import Analysis
 from tfplace.diagnose.rule import Finding
 from tfplace.errors import UsageError
+from tfplace.model.rows import order_by
 from tfplace.model.select import step_numbers
 from tfplace.model.trace import Trace
 from tfplace.report.timeline.counters import bus_counters, busy_counters, disjoint
@@ -61,7 +62,7 @@ def build_timeline(
     slices = _slices(trace, texts, own, zero)
     layout = lay_out(groups, group, slices.start, slices.end, names)
     slices = replace(slices, track=layout.track)
-    slices = slices.take(np.lexsort((-slices.end, slices.track, slices.start)))
+    slices = slices.take(order_by(slices.start, slices.track, -slices.end))
     findings_track = next((n for n, track in enumerate(layout.tracks) if track.name == FINDINGS.name), 0)
     timeline = Timeline(
         title=describe(trace),

@@ -11,8 +11,10 @@ import numpy.typing as npt
 import pandas as pd
 
 from tfplace.analyze.analysis import Analysis
+from tfplace.model.rows import first_rows, number_rows, python_records
+from tfplace.report.timeline.lanes import by_number
 from tfplace.report.timeline.model import NONE, Arrows, Int, Slices
-from tfplace.report.timeline.texts import EventTexts
+from tfplace.report.timeline.texts import NAMING, EventTexts
 
 LAUNCH = ("launch", "launch")
 _TRANSFER, _UNTIMED = "transfer", "transfer, not timed"
@@ -26,10 +28,13 @@ def find_arrows(analysis: Analysis, texts: EventTexts, slices: Slices) -> Arrows
     timed, untimed = _transfers(analysis, runs)
     names: list[tuple[str, str]] = [LAUNCH]
     found = [launches.assign(label=0)]
+    named = number_rows(*(analysis.transfers[name] for name in NAMING))  # many are alike but for their times
     for category, rows in ((_TRANSFER, timed), (_UNTIMED, untimed)):
-        which, distinct = pd.factorize(rows["transfer"])
+        transfer = rows["transfer"].to_numpy(dtype=np.int64)
+        which = number_rows(named[transfer])
+        first = transfer[first_rows(which)]
         found.append(rows.assign(label=which + len(names)))
-        names += [(category, texts.transfer_name(texts.transfer(number))) for number in distinct.tolist()]
+        names += [(category, texts.transfer_name(row)) for row in python_records(analysis.transfers.iloc[first])]
     pairs = pd.concat([frame[["source", "target", "label"]] for frame in found], ignore_index=True)
     pairs = pairs.drop_duplicates().astype("int64")
     source, target, label = (pairs[name].to_numpy(dtype=np.int64) for name in ("source", "target", "label"))
@@ -69,7 +74,7 @@ def _runs(analysis: Analysis, slices: Slices) -> pd.DataFrame:
             "event_id": slices.event[drawn],
             "node_id": events["node_id"].fillna(NONE).to_numpy(dtype=np.int64),
             "step_id": events["step_id"].fillna(NONE).to_numpy(dtype=np.int64),
-            "kind": events["kind"].to_numpy(dtype=object),
+            "kind": events["kind"].array,
             "on_device": events["device_id"].isin(devices).to_numpy(dtype=bool),
         }
     )
@@ -180,7 +185,7 @@ def inside(slices: Slices) -> tuple[Int, npt.NDArray[np.bool_], npt.NDArray[np.b
     The moment is one nanosecond after the start: at the start itself chrome://tracing finds the slice before, where
     that ends there.
     """
-    order = np.lexsort((-slices.end, slices.start, slices.track))
+    order = by_number(slices.track)  # of one track they are by start already, the longest first
     start, end, track = slices.start[order], slices.end[order], slices.track[order]
     moment = np.where(end - start > 1, start + 1, start)
     alone = np.ones(len(order), dtype=np.bool_)
@@ -188,5 +193,6 @@ def inside(slices: Slices) -> tuple[Int, npt.NDArray[np.bool_], npt.NDArray[np.b
     same_track = track[1:] == track[:-1]
     alone[:-1] = ~(same_track & (start[1:] <= moment[:-1]))
     inner[:-1] = same_track & ((start[1:] < end[:-1]) | (start[1:] == start[:-1]))
-    back = np.argsort(order)
+    back = np.empty_like(order)
+    back[order] = np.arange(len(order))
     return moment[back], alone[back], inner[back]

@@ -10,7 +10,15 @@ import heapq
 import numpy as np
 import numpy.typing as npt
 
+from tfplace.model.rows import order_by
+
 Int = npt.NDArray[np.int64]
+
+
+def by_number(numbers: Int) -> Int:
+    """Return a stable order by small numbers such as tracks, which numpy counts instead of comparing."""
+    small = len(numbers) and int(numbers.max()) < 1 << 15
+    return np.argsort(numbers.astype(np.int16) if small else numbers, kind="stable")
 
 
 def split_lanes(start: Int, end: Int, may_nest: bool) -> Int:
@@ -27,7 +35,7 @@ def split_lanes(start: Int, end: Int, may_nest: bool) -> Int:
     lane = np.zeros(len(start), dtype=np.int64)
     if len(start) < 2:
         return lane
-    order = np.lexsort((-end, start))
+    order = order_by(start, -end)
     begin, finish = start[order], end[order]
     if not may_nest:
         finish = np.maximum(finish, begin + 1)

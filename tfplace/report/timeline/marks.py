@@ -13,6 +13,7 @@ import pandas as pd
 
 from tfplace.analyze.analysis import Analysis
 from tfplace.diagnose.rule import Finding
+from tfplace.model.rows import python_records
 from tfplace.model.trace import Trace
 from tfplace.names import printable
 from tfplace.report.timeline.model import NONE
@@ -107,16 +108,14 @@ def _untimed(analysis: Analysis, texts: EventTexts, windows: dict[int, tuple[int
     """Return per step one bar, as long as the step, that names what crosses at a time the trace does not tell."""
     rows = analysis.transfers
     missing = rows["event_id"].isna() & rows["direction"].isin(["H2D", "D2H", "P2P"]) & (rows["category"] != "control")
-    of_step: dict[int, list[int]] = defaultdict(list)
-    known = rows[missing.fillna(False) & rows["step_id"].notna()]
-    for number, step in zip(known["transfer_id"].tolist(), known["step_id"].tolist(), strict=True):
-        of_step[step].append(number)
+    of_step: dict[int, list[dict[str, Any]]] = defaultdict(list)
+    for row in python_records(rows[missing.fillna(False) & rows["step_id"].notna()]):
+        of_step[row["step_id"]].append(row)
     traced = len(analysis.trace.copies) > 0
     own = []
-    for step, numbers in of_step.items():
+    for step, transfers in of_step.items():
         if step not in windows:
             continue
-        transfers = [texts.transfer(number) for number in numbers]
         names = [f"{row['direction']} {texts.transfer_name(row)}" for row in transfers]
         why = "no copy of them was seen" if traced else "copies were not timed"
         title = f"{count_of(len(names), 'transfer')} in this step, {why}: {_sums(transfers)}"

@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
-import pandas as pd
 
 from tfplace.analyze.analysis import Analysis
-from tfplace.model.rows import first_rows, number_rows
+from tfplace.model.rows import first_rows, number_rows, python_records, python_values
 from tfplace.report.timeline.model import Int
 from tfplace.report.timeline.text import MAX_NAME, pairs, quote
 from tfplace.units import format_bytes
 
 _REMEMBERED = 100_000
 _MAX_INPUTS = 12
+
+NAMING = ("tensor_name", "category", "variable_id", "num_bytes", "rows_only")
+"""Columns of `transfers` that `EventTexts.transfer_name` reads."""
 
 _TELLING = ("kind", "lane", "name", "op", "node_id")
 _SAME_IN_EVERY_STEP = ("tensor_name", "edge_name", "direction", "src_device_id", "dst_device_id", "src_memory",
@@ -51,12 +54,11 @@ class EventTexts:
         self._analysis = analysis
         self._events = analysis.trace.events
         self._devices = dict(zip(analysis.trace.devices["device_id"], analysis.trace.devices["name"], strict=True))
-        self._source = _objects(analysis.trace.nodes["source"])
-        self._variables = _objects(analysis.variables["name"])
+        self._source = python_values(analysis.trace.nodes["source"])
+        self._variables = python_values(analysis.variables["name"])
         self.of_event: Int = number_rows(*(self._events[name] for name in _TELLING))
         first = first_rows(self.of_event)
-        self._sample = _Columns(self._events.iloc[first])
-        self._transfers = _Columns(analysis.transfers)
+        self._sample = python_records(self._events.iloc[first])
         self._copies = _Copies(analysis, base=len(first))
         self.of_event[self._copies.event] = len(first) + np.arange(len(self._copies.event))
         self._known: dict[int, str] = {}
@@ -86,7 +88,7 @@ class EventTexts:
         return text
 
     def _event(self, number: int) -> str:
-        row = self._sample.row(number)
+        row = self._sample[number]
         kind, node = row["kind"], row["node_id"]
         flow = self._analysis.flow
         own = flow.name[node] if node is not None else None
@@ -109,7 +111,7 @@ class EventTexts:
         return ", ".join(names[:_MAX_INPUTS]) + (f" and {more} more" if more > 0 else "")
 
     def _copy(self, number: int) -> str:
-        row = self._copies.sample.row(number)
+        row = self._copies.sample[number]
         args = [
             ("tensor", row["tensor_name"]),
             *self._ends(row),
@@ -143,10 +145,6 @@ class EventTexts:
         size = "size not recorded" if row["num_bytes"] is None else format_bytes(row["num_bytes"])
         return f"{'rows of ' if row['rows_only'] else ''}{name}, {size}"
 
-    def transfer(self, number: int) -> dict[str, Any]:
-        """Return one row of `transfers` as plain values."""
-        return self._transfers.row(number)
-
 
 class _Copies:
     """The copies: what is the same in every step, once; how fast each was, apart.
@@ -166,33 +164,22 @@ class _Copies:
         same = rows[list(_SAME_IN_EVERY_STEP)].assign(lane=events["lane"].array, recorded=events["name"].array)
         codes = number_rows(*(same[name] for name in same.columns))
         self.code: list[int] = codes.tolist()
-        self.sample = _Columns(same.iloc[first_rows(codes)])
+        self.sample = python_records(same.iloc[first_rows(codes)])
         lasts = events["end_ns"].to_numpy(dtype=np.float64) - events["start_ns"].to_numpy(dtype=np.float64)
         size = rows["num_bytes"].to_numpy(dtype=np.float64, na_value=np.nan)
         # bytes per nanosecond are gigabytes per second
         speed = np.divide(size, lasts, out=np.full(len(rows), np.nan), where=(lasts > 0) & (size > 0))
         if analysis.trace.simulated is not None:
             speed[:] = np.nan  # no bus was crossed
-        self._speed: list[float] = speed.round(3).tolist()
-        self._exposed: list[float] = (rows["exposed_ns"].to_numpy(dtype=np.float64, na_value=np.nan) / 1000).tolist()
+        exposed = rows["exposed_ns"].to_numpy(dtype=np.float64, na_value=np.nan) / 1000
+        self._own = list(map(_own_times, speed.round(3).tolist(), exposed.tolist()))
 
     def times(self, place: int) -> str:
         """Return the arguments that are one copy's own."""
-        text = pairs((("GB/s", self._speed[place]), ("not hidden behind kernels us", self._exposed[place])))
-        return f",{text}" if text else ""
+        return self._own[place]
 
 
-class _Columns:
-    """A table read row by row without making all of its rows."""
-
-    def __init__(self, frame: pd.DataFrame) -> None:
-        self._columns = {str(name): _objects(frame[name]) for name in frame.columns}
-
-    def row(self, number: int) -> dict[str, Any]:
-        return {name: values[number] for name, values in self._columns.items()}
-
-
-def _objects(series: pd.Series[Any]) -> list[Any]:
-    values = series.astype("object")
-    plain: list[Any] = values.where(values.notna(), None).tolist()
-    return plain
+def _own_times(speed: float, exposed: float) -> str:
+    """Return these two arguments as `text.pairs` would; of a hundred thousand copies each has its own."""
+    text = "" if math.isnan(speed) else f',"GB/s":{speed!r}'
+    return text if math.isnan(exposed) else f'{text},"not hidden behind kernels us":{exposed!r}'

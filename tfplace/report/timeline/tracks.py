@@ -12,7 +12,7 @@ import pandas as pd
 from tfplace.model.rows import first_rows, number_rows, python_rows
 from tfplace.model.trace import Trace
 from tfplace.names import parse_device
-from tfplace.report.timeline.lanes import split_lanes
+from tfplace.report.timeline.lanes import by_number, split_lanes
 from tfplace.report.timeline.model import Int, Track
 from tfplace.report.timeline.text import show
 
@@ -175,7 +175,7 @@ def lay_out(groups: Sequence[Group], group: Int, start: Int, end: Int, names: di
         names: {pid: name}.
     """
     lane = np.zeros(len(group), dtype=np.int64)
-    order = np.argsort(group, kind="stable")
+    order = by_number(group)
     bounds = np.searchsorted(group[order], np.arange(len(groups) + 1))
     depth = [0] * len(groups)
     for number, one in enumerate(groups):
