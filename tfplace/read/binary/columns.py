@@ -16,12 +16,11 @@ import numpy as np
 import numpy.typing as npt
 from google.protobuf.message import DecodeError
 
-from tfplace.read.binary.parts import NONE, Ints, Outputs, Parts, Texts
+from tfplace.read.binary.content import Content, Ints, Texts, Words
+from tfplace.read.binary.parts import NONE, Outputs, Parts
 from tfplace.read.binary.wire import DeviceBlock, WireError
 from tfplace.read.protos import lenient_class
 from tfplace.read.raw import TIME_FIELDS, RawStepStats
-
-Words = npt.NDArray[np.uint64]
 
 _BATCH = 1 << 15  # messages at once: their columns stay in the processor's cache
 _BATCH_BYTES = 1 << 23
@@ -150,18 +149,12 @@ def _varints(words: Words, at: Ints) -> tuple[Ints, Ints]:
     return value.view(np.int64), at + size
 
 
-class _Batch:
-    """Some consecutive messages, with room to read words behind the last."""
+class _Batch(Content):
+    """Some consecutive messages."""
 
     def __init__(self, data: bytes | bytearray | memoryview, begin: Ints, end: Ints) -> None:
-        self.data = bytes(data)
-        self.latin = self.data.decode("latin-1")
+        super().__init__(bytes(data))
         self.begin, self.end = begin, end
-        padded = np.zeros(len(self.data) + 24, np.uint8)
-        padded[: len(self.data)] = np.frombuffer(self.data, np.uint8)
-        self.words: Words = np.lib.stride_tricks.as_strided(
-            padded[:8].view("<u8"), shape=(len(padded) - 7,), strides=(1,), writeable=False
-        )
 
     def reencoded(self, rows: Ints) -> _Batch:
         """Return the batch with these messages written anew by protobuf.
@@ -223,7 +216,7 @@ def _read_outputs(batch: _Batch, events: Fields, shapes: Shapes, texts: Texts) -
                 shape[at] = shapes[batch.data[first:last]]
             except DecodeError:
                 raise WireError(first) from None
-        allocator[of_allocation] = texts.take(batch.latin, begin, size)
+        allocator[of_allocation] = texts.take(batch, begin, size)
     slot, dtype = slot.astype(np.int32).astype(np.int64), dtype.astype(np.int32).astype(np.int64)
     return Outputs(given.row, slot, dtype, shape, requested, allocator), bad
 
@@ -255,7 +248,7 @@ def _read_batch(parts: Parts, shapes: Shapes, batch: _Batch) -> None:
     for tag in (_NAME, _LABEL):
         size, begin = np.zeros(count, np.int64), np.zeros(count, np.int64)
         events.put(tag, size, begin)
-        texts.append(parts.texts.take(batch.latin, begin, size))
+        texts.append(parts.texts.take(batch, begin, size))
     parts.add(texts[0], texts[1], outputs)
 
 

@@ -7,9 +7,9 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from tfplace.read.raw import TIME_FIELDS, Coded, Numbers, RawStepStats
+from tfplace.read.binary.content import Ints, Texts
+from tfplace.read.raw import TIME_FIELDS, Coded, RawStepStats
 
-Ints = npt.NDArray[np.int64]
 NONE: Ints = np.empty(0, np.int64)
 
 
@@ -22,38 +22,6 @@ class Outputs(NamedTuple):
     shape: list[str | None]
     num_bytes: Ints
     allocator: Ints
-
-
-class Texts:
-    """UTF-8 to the numbers of texts; bytes that are not UTF-8 become U+FFFD and are counted."""
-
-    def __init__(self) -> None:
-        self._numbers = Numbers()
-        self.mangled = 0
-
-    def take(self, latin: str, begin: Ints, size: Ints) -> Ints:
-        """Return the numbers of the texts at these places of bytes decoded as Latin-1 (a slice of it costs least)."""
-        texts = [latin[a:b] for a, b in zip(begin.tolist(), (begin + size).tolist(), strict=True)]
-        if not latin.isascii():
-            texts = [text if text.isascii() else self.decode(text) for text in texts]
-        return np.fromiter(map(self._numbers.__getitem__, texts), np.int64, len(texts))
-
-    def number(self, text: str) -> int:
-        """Return the number of a text."""
-        return self._numbers[text]
-
-    def distinct(self) -> list[str]:
-        """Return all texts by number."""
-        return list(self._numbers)
-
-    def decode(self, latin: str) -> str:
-        """Return the text of bytes decoded as Latin-1."""
-        data = latin.encode("latin-1")
-        try:
-            return data.decode("utf-8")
-        except UnicodeDecodeError:
-            self.mangled += 1
-            return data.decode("utf-8", "replace")
 
 
 class Parts:

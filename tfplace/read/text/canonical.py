@@ -11,7 +11,8 @@ from functools import cache
 
 import numpy as np
 
-from tfplace.read.binary.parts import Ints, Outputs, Parts
+from tfplace.read.binary.content import Ints
+from tfplace.read.binary.parts import Outputs, Parts
 from tfplace.read.protos import DATA_TYPES, StepStats, message_class
 from tfplace.read.raw import RawStepStats
 from tfplace.read.text.gate import Lines, NotCanonical
@@ -133,7 +134,7 @@ class _Reader:
         dtype = np.zeros(count, np.int64)
         types = self._find(lines, "TensorDescription", "dtype")
         words = zip(lines.begin[types].tolist(), lines.end[types].tolist(), strict=True)
-        dtype[place[lines.parent[types]]] = [self.types[lines.text[begin:end]] for begin, end in words]
+        dtype[place[lines.parent[types]]] = [self.types[lines.data[begin:end]] for begin, end in words]
         return Outputs(
             row=row[lines.parent[outputs]],
             slot=self._column(lines, ("NodeOutput", "slot"), place, np.zeros(count, np.int64)),
@@ -161,7 +162,7 @@ class _Reader:
         at = place[lines.parent[found]]
         begin, size = np.zeros(count, np.int64), np.zeros(count, np.int64)
         begin[at], size[at] = lines.begin[found], lines.end[found] - lines.begin[found]
-        texts = self.parts.texts.take(lines.latin, begin, size)
+        texts = self.parts.texts.take(lines, begin, size)
         if lines.unescaped:
             for line, where in zip(found.tolist(), at.tolist(), strict=True):
                 if line in lines.unescaped:

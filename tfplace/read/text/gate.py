@@ -14,11 +14,10 @@ import re
 import numpy as np
 import numpy.typing as npt
 
-from tfplace.read.binary.parts import Ints
+from tfplace.read.binary.content import Content, Ints
 from tfplace.read.text.kinds import BOOL, ENUM, INT, MESSAGE, STRING, unescape
 from tfplace.read.text.linekeys import NOT_A_KEY, LineKeys
 
-_ROOM = 64  # bytes behind the text, for whole words
 _DEEPEST = 12
 _BLANK = 0x2020202020202020
 _ZEROS = 0x3030303030303030
@@ -40,12 +39,10 @@ def _demand(condition: bool | np.bool_) -> None:
         raise NotCanonical
 
 
-class Lines:
+class Lines(Content):
     """Text of whole messages that passed the gate; closing lines are left out of the arrays.
 
     Attributes:
-        text: The text.
-        latin: The same, a character a byte.
         code: int16[N], the field (see `LineKeys`) that each line sets.
         parent: int64[N], the line that opens the message which holds it; -1 outside all.
         begin: int64[N], where the value begins; a string's behind its quote.
@@ -55,14 +52,9 @@ class Lines:
     """
 
     def __init__(self, text: bytes, indent: int, keys: LineKeys) -> None:
-        self.text, self.latin = text, text.decode("latin-1")
-        self._data = np.zeros(len(text) + _ROOM, np.uint8)
-        self._data[: len(text)] = np.frombuffer(text, np.uint8)
-        self._words = np.lib.stride_tricks.as_strided(
-            self._data[:8].view("<u8"), shape=(len(self._data) - 7,), strides=(1,), writeable=False
-        )
+        super().__init__(text)
         level, opens = self._structure(indent)
-        key = keys.find(self._data, self._words, self.begin)
+        key = keys.find(self.octets, self.words, self.begin)
         _demand((key != NOT_A_KEY).all())
         self._meaning(level, opens, key, keys)
         self.begin += keys.key_size[key]
@@ -77,9 +69,9 @@ class Lines:
 
     def _structure(self, indent: int) -> tuple[Ints, npt.NDArray[np.bool_]]:
         """Split into lines, check braces and indentation; return level and 'opens a message' of the lines kept."""
-        data, words = self._data, self._words
-        ends = np.flatnonzero(data[: len(self.text)] == _NEWLINE)
-        _demand(len(ends) > 0 and ends[-1] == len(self.text) - 1)
+        data, words = self.octets, self.words
+        ends = np.flatnonzero(data[: len(self.data)] == _NEWLINE)
+        _demand(len(ends) > 0 and ends[-1] == len(self.data) - 1)
         begins = np.concatenate([[0], ends[:-1] + 1])
         last = data[ends - 1]
         opens, closes = last == _OPEN, last == _CLOSE
@@ -127,7 +119,7 @@ class Lines:
 
     def _integers(self, lines: Ints, keys: LineKeys) -> None:
         """Read plain decimal numbers, eight digits at a time."""
-        data, words, code = self._data, self._words, self.code[lines]
+        data, words, code = self.octets, self.words, self.code[lines]
         begin, end = self.begin[lines], self.end[lines]
         negative = data[begin] == _MINUS
         begin = begin + negative
@@ -148,14 +140,14 @@ class Lines:
         self.value[lines] = np.where(negative, -number, number)
 
     def _bools(self, lines: Ints) -> None:
-        word, size = self._words[self.begin[lines]], self.end[lines] - self.begin[lines]
+        word, size = self.words[self.begin[lines]], self.end[lines] - self.begin[lines]
         true = ((word & _LOW_BYTES[4]) == _TRUE) & (size == 4)
         _demand((true | (((word & _LOW_BYTES[5]) == _FALSE) & (size == 5))).all())
         self.value[lines] = true
 
     def _strings(self, lines: Ints) -> None:
         """Check that each is one string in double quotes."""
-        data = self._data[: len(self.text)]
+        data = self.octets[: len(self.data)]
         self.begin[lines] += 1
         self.end[lines] -= 1
         begin, end = self.begin[lines], self.end[lines]
@@ -176,8 +168,8 @@ class Lines:
 
     def _unescape(self, line: int) -> None:
         begin, end = int(self.begin[line]), int(self.end[line])
-        _demand(_ESCAPED.fullmatch(self.text, begin - 1, end + 1) is not None)
+        _demand(_ESCAPED.fullmatch(self.data, begin - 1, end + 1) is not None)
         try:
-            self.unescaped[line] = unescape(self.text[begin:end].decode("utf-8")).decode("utf-8")
+            self.unescaped[line] = unescape(self.data[begin:end].decode("utf-8")).decode("utf-8")
         except ValueError:
             raise NotCanonical from None

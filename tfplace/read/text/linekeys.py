@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from tfplace.read.binary.parts import Ints
+from tfplace.read.binary.content import Ints
 from tfplace.read.text.kinds import INT, MESSAGE, Field, Kind, kinds_of
 
 Words = npt.NDArray[np.uint64]
