@@ -56,12 +56,15 @@ class Texts:
         """Return the numbers of the texts at these places."""
         same = number_rows(_hashes(content.words, begin, size))
         long = np.flatnonzero(size > _LONG)
-        same[long] = int(same.max(initial=-1)) + 1 + np.arange(len(long))
-        first = first_rows(number_rows(same)) if len(long) else first_rows(same)
+        if len(long):
+            same[long] = int(same.max()) + 1 + np.arange(len(long))
+            same = number_rows(same)
+        first = first_rows(same)
         places = zip(begin[first].tolist(), (begin + size)[first].tolist(), strict=True)
         texts = [content.latin[a:b] for a, b in places]
         if not content.latin.isascii():
-            texts = [text if text.isascii() else self.decode(text) for text in texts]
+            times = np.bincount(same).tolist()
+            texts = [t if t.isascii() else self.decode(t, n) for t, n in zip(texts, times, strict=True)]
         return self._numbers.of(texts)[same]
 
     def number(self, text: str) -> int:
@@ -72,13 +75,13 @@ class Texts:
         """Return all texts by number."""
         return list(self._numbers)
 
-    def decode(self, latin: str) -> str:
-        """Return the text of bytes decoded as Latin-1."""
+    def decode(self, latin: str, times: int = 1) -> str:
+        """Return the text of bytes decoded as Latin-1, which stands so many times in the file."""
         data = latin.encode("latin-1")
         try:
             return data.decode("utf-8")
         except UnicodeDecodeError:
-            self.mangled += 1
+            self.mangled += times
             return data.decode("utf-8", "replace")
 
 
