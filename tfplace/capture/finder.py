@@ -180,8 +180,11 @@ class StepFinder:
         if candidate.captured or candidate.calls < max(self.options.skip, 1 if self._wanted is None else 0):
             return False
         if self._wanted is not None:
-            return self._wanted in (candidate.name, candidate.name.removeprefix("__inference_"))
+            return self._is_wanted(candidate)
         return candidate.has_variables and (self.chosen is None or candidate.num_nodes > self.chosen.num_nodes)
+
+    def _is_wanted(self, candidate: Candidate) -> bool:
+        return self._wanted in (None, candidate.name, candidate.name.removeprefix("__inference_"))
 
     # ---- one capture ---------------------------------------------------------------------------------
 
@@ -244,11 +247,10 @@ class StepFinder:
         self._write(self._steps, space, lambda function: bool(function.steps))
 
     def _write_untimed(self) -> None:
-        known = [one for one in self.candidates.values() if self._wanted in (None, one.name)]
+        known = [one for one in self.candidates.values() if self._is_wanted(one)]
         largest = max(known, key=lambda one: (one.has_variables, one.num_nodes), default=None)
         if largest is None:
-            guard.warn("no trace was written: the program ran no compiled function (tf.function, Keras fit, Session).")
-            return
+            return  # whoever watches knows of sessions too, and says so
         self.chosen = largest
         self._notes.add("not-timed", f"{largest.name} ran {largest.calls} times, too few to time a step.")
         self._write([], None, lambda function: _python_name(function) == largest.name)

@@ -10,6 +10,7 @@ from dataclasses import replace
 from typing import Any
 
 from tfplace.capture import guard
+from tfplace.capture.absence import explain
 from tfplace.capture.after_import import after_import, forget
 from tfplace.capture.jit import forbid_jit
 from tfplace.capture.schedule import DEFAULT_PATH, Options
@@ -24,6 +25,8 @@ class Watch:
         self._step = step
         self._guard = guard.Guard()
         self._finders: list[Any] = []
+        self._before = _stamp(options.path)
+        self._pid = os.getpid()
 
     def start(self) -> None:
         """Begin to watch; TensorFlow is imported."""
@@ -39,11 +42,29 @@ class Watch:
         functions.start()
         sessions.start()
 
-    def finish(self) -> None:
-        """The program is over: write what was found."""
+    def finish(self) -> str | None:
+        """The program is over: write what was found. Return why there is no trace; null where there is one."""
         finders, self._finders = self._finders, []
         for finder in finders:
             self._guard.run("finish", finder.finish)
+        if os.getpid() != self._pid or _stamp(self._options.path) != self._before:
+            return None
+        if guard.is_disabled():
+            return "TFPLACE_DISABLE is set."
+        if not finders:
+            return "the program did not import TensorFlow. Name the script that trains."
+        sessions, functions = finders
+        reason: str | None = self._guard.run("finish", explain, functions, sessions, self._step)
+        return reason
+
+
+def _stamp(path: str) -> tuple[int, int] | None:
+    """Return what tells one writing of a file from another; null where there is no file."""
+    try:
+        status = os.stat(path)
+    except OSError:
+        return None
+    return status.st_ino, status.st_mtime_ns
 
 
 def record(
@@ -58,6 +79,7 @@ def record(
     xplane: bool = False,
     accelerator: str | None = None,
     no_jit: bool = False,
+    reason_to: str | None = None,
 ) -> None:
     """Run a script or module as `python SCRIPT ARGUMENTS` would, and capture its training step.
 
@@ -74,6 +96,7 @@ def record(
         xplane: Also write the profiler's own data.
         accelerator: 'CPU:1': the logical CPU device that plays the accelerator.
         no_jit: Turn XLA off in the program, so that its ops can be seen.
+        reason_to: File in which to say why no trace was written; null = warn.
 
     Raises:
         UsageError, OutputError: There is no such script; the trace cannot be written there.
@@ -104,9 +127,22 @@ def record(
     except BaseException as error:
         raise error.with_traceback(_from_script(error.__traceback__)) from error.__cause__
     finally:
-        watch.finish()
+        _tell(watch.finish(), reason_to)
         sys.argv, sys.path[:] = saved_argv, saved_path
         forget("tensorflow", watch.start)
+
+
+def _tell(reason: str | None, reason_to: str | None) -> None:
+    if reason is None:
+        return
+    if reason_to is None:
+        guard.warn(f"no trace was written: {reason}")
+        return
+    try:
+        with open(reason_to, "w", encoding="utf-8") as file:
+            file.write(reason)
+    except OSError:
+        guard.warn(f"no trace was written: {reason}")
 
 
 def _from_script(traceback: Any) -> Any:

@@ -13,8 +13,15 @@ from tfplace.capture.v1 import SessionRecording
 MOST_KINDS = 64  # different sets of fetches that are looked at
 
 
-class _Kind:
-    """Runs of one set of fetches."""
+class Kind:
+    """Runs of one set of fetches.
+
+    Attributes:
+        name: The fetches, joined.
+        names: The fetched nodes.
+        num_nodes: Nodes behind them.
+        runs: How often they were run.
+    """
 
     def __init__(self, name: str, names: frozenset[str], num_nodes: int) -> None:
         self.name = name
@@ -30,16 +37,20 @@ class SessionFinder:
         options: `skip` counts runs of the fetches that were found.
         wanted: Name of a node fetched by the step; null = find it.
         functions: The finder of compiled functions, which yields when a session is found to train.
+
+    Attributes:
+        kinds: Every set of fetches that was run.
+        recording: The capture of the one that was found.
     """
 
     def __init__(self, options: Options, wanted: str | None, functions: Any) -> None:
         self._options = options
         self._wanted = wanted
         self._functions = functions
-        self._guard = guard.Guard()
-        self._kinds: dict[Any, _Kind] = {}
-        self._chosen: _Kind | None = None
-        self._recording: SessionRecording | None = None
+        self.guard = guard.Guard()
+        self.kinds: dict[Any, Kind] = {}
+        self._chosen: Kind | None = None
+        self.recording: SessionRecording | None = None
         self._original: Any = None
 
     def start(self) -> None:
@@ -50,7 +61,7 @@ class SessionFinder:
         def tfplace_run(
             session: Any, fetches: Any, feed_dict: Any = None, options: Any = None, run_metadata: Any = None
         ) -> Any:
-            current = self._guard.run("session", self._recording_for, session, fetches)
+            current = self.guard.run("session", self._recording_for, session, fetches)
             run = original.__get__(session)
             given = {"feed_dict": feed_dict, "options": options, "run_metadata": run_metadata}
             if current is None:
@@ -63,31 +74,36 @@ class SessionFinder:
         """Write what there is, and put the original back."""
         if self._original is not None:
             tensorflow().session.BaseSession.run = self._original
-        if self._recording is not None:
-            self._recording.finish()
+        if self.recording is not None:
+            self.recording.finish()
+
+    @property
+    def runs_needed(self) -> int:
+        """How often fetches must be run before a run of them is captured."""
+        return max(self._options.skip, 1) + 1
 
     def _recording_for(self, session: Any, fetches: Any) -> SessionRecording | None:
         """Return the capture that this run belongs to."""
         key = (id(session.graph), _key(fetches))
-        kind = self._kinds.get(key)
+        kind = self.kinds.get(key)
         if kind is None:
-            if len(self._kinds) >= MOST_KINDS:
+            if len(self.kinds) >= MOST_KINDS:
                 return None
-            kind = self._kinds[key] = _describe(session.graph, fetches)
+            kind = self.kinds[key] = _describe(session.graph, fetches)
         kind.runs += 1
         if kind is self._chosen:
-            return None if self._recording is None or self._recording.done else self._recording
-        if kind.runs > max(self._options.skip, 1) and self._is_better(kind):
-            if self._recording is not None:
-                self._recording.abandon()
+            return None if self.recording is None or self.recording.done else self.recording
+        if kind.runs >= self.runs_needed and self._is_better(kind):
+            if self.recording is not None:
+                self.recording.abandon()
             self._functions.stop()  # one capture per process, and here it is
             self._chosen = kind
-            self._recording = SessionRecording(replace(self._options, skip=0), kind.name)
-            recording.claim(self._recording)
-            return self._recording
+            self.recording = SessionRecording(replace(self._options, skip=0), kind.name)
+            recording.claim(self.recording)
+            return self.recording
         return None
 
-    def _is_better(self, kind: _Kind) -> bool:
+    def _is_better(self, kind: Kind) -> bool:
         if self._wanted is not None:
             return self._wanted in kind.names
         return self._chosen is None or kind.num_nodes > self._chosen.num_nodes
@@ -101,7 +117,7 @@ def _names(fetches: Any) -> list[str]:
     return [str(getattr(one, "name", one)) for one in tensorflow().tf.nest.flatten(fetches)]
 
 
-def _describe(graph: Any, fetches: Any) -> _Kind:
+def _describe(graph: Any, fetches: Any) -> Kind:
     """Count the nodes behind the fetches."""
     names = _names(fetches)
     stack = []
@@ -116,4 +132,4 @@ def _describe(graph: Any, fetches: Any) -> _Kind:
             stack.extend(tensor.op for tensor in op.inputs)
             stack.extend(op.control_inputs)
     plain = frozenset(name.partition(":")[0] for name in names)
-    return _Kind(", ".join(sorted(plain))[:200], plain, len(seen))
+    return Kind(", ".join(sorted(plain))[:200], plain, len(seen))

@@ -8,6 +8,7 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,6 +19,10 @@ import click
 from tfplace.errors import UsageError
 from tfplace.report.output import check_output
 
+NO_TRACE = 2
+"""Exit code where the program succeeded but left no trace: the exit code of all that a user can put right."""
+
+_CUT_SHORT = "the program ended before it could be (killed, os._exit, or another program took its place)."
 _KILLED = 128  # a shell's way to say 'ended by signal N': 128 + N
 
 
@@ -56,7 +61,7 @@ class Run:
 
 
 def run_record(*, program: Sequence[str], output: str, force: bool, with_report: bool, **options: Any) -> int:
-    """Carry out `tfplace record`; returns the program's exit code."""
+    """Carry out `tfplace record`; returns the program's exit code, or `NO_TRACE`."""
     run = Run(program, output, force, with_report, options)
     run.check()
     if importlib.util.find_spec("tensorflow") is None:
@@ -65,7 +70,7 @@ def run_record(*, program: Sequence[str], output: str, force: bool, with_report:
 
 
 def run_simulate(*, gpus: int, gpu_memory: str, force_simulate: bool, coverage: bool, **words: Any) -> int:
-    """Carry out `tfplace simulate`; returns the program's exit code, 0 for --coverage."""
+    """Carry out `tfplace simulate`; returns the program's exit code, or `NO_TRACE`; 0 for --coverage."""
     if coverage:
         return _list_uncovered()
     taken = {name: words.pop(name) for name in ("program", "output", "force", "with_report")}
@@ -93,11 +98,14 @@ def _list_uncovered() -> int:
 def _carry_out(run: Run, variables: Mapping[str, str]) -> int:
     path = Path(run.output)
     before = _stamp(path)
-    command = [sys.executable, "-m", "tfplace.capture", json.dumps({"path": run.output, **run.options}), *run.program]
-    code = _wait(subprocess.Popen(command, env={**os.environ, **variables}))
+    with tempfile.TemporaryDirectory(prefix="tfplace-") as folder:
+        told = Path(folder) / "reason"
+        options = {"path": run.output, **run.options, "reason_to": str(told)}
+        command = [sys.executable, "-m", "tfplace.capture", json.dumps(options), *run.program]
+        code = _wait(subprocess.Popen(command, env={**os.environ, **variables}))
+        reason = told.read_text(encoding="utf-8") if told.exists() else _CUT_SHORT
     if _stamp(path) == before:
-        click.echo("tfplace: no trace was written: the program ran no training step that could be captured.", err=True)
-        return code
+        return _without_trace(code, reason)
     click.echo(f"tfplace: wrote {run.output}", err=True)
     if run.with_report:
         from tfplace.cli.work import run_report  # noqa: PLC0415 - pandas, after the program
@@ -114,6 +122,16 @@ def _carry_out(run: Run, variables: Mapping[str, str]) -> int:
             kernels_from="shipped",
         )
     return code
+
+
+def _without_trace(code: int, reason: str) -> int:
+    """Say that there is no trace. A program's own failure stays what it was; else a missing trace is the failure.
+
+    Whoever switched capture off asked for no trace: then the program's success stays one.
+    """
+    failed = code == 0 and os.environ.get("TFPLACE_DISABLE", "") in ("", "0")
+    click.echo(f"tfplace: {'error: ' if failed else ''}no trace was written: {reason}", err=True)
+    return NO_TRACE if failed else code
 
 
 def _stamp(path: Path) -> tuple[int, int] | None:

@@ -131,6 +131,16 @@ def _tags(words: Words, at: Ints) -> tuple[Ints, Ints, npt.NDArray[np.bool_]]:
 def _varints(words: Words, at: Ints) -> tuple[Ints, Ints]:
     """Return the varints at these positions, as signed numbers, and where they end."""
     word = words[at]
+    long = np.flatnonzero(word & 0x80)
+    value = (word & 0x7F).view(np.int64)  # most are lengths, of one byte
+    end = at + 1
+    if long.size:
+        value[long], end[long] = _long_varints(words, at[long], word[long])
+    return value, end
+
+
+def _long_varints(words: Words, at: Ints, word: Words) -> tuple[Ints, Ints]:
+    """Return varints of any length; `word` is what stands at the positions."""
     stop = ~word & _TOPS
     last = stop & (~stop + np.uint64(1))  # the top bit of the first byte without one; 0 where all 8 have it
     value = word & (last - np.uint64(1)) & _LOWS
@@ -139,13 +149,13 @@ def _varints(words: Words, at: Ints) -> tuple[Ints, Ints]:
     value = ((value & 0x0FFFFFFF00000000) >> 4) | (value & 0x000000000FFFFFFF)
     size = (((last >> 7) * _COUNT) >> 56).view(np.int64)
     if not size.all():
-        long = np.flatnonzero(size == 0)
-        tail = words[at[long] + 8]
+        longest = np.flatnonzero(size == 0)
+        tail = words[at[longest] + 8]
         ninth, tenth = tail & 0x7F, (tail >> 8) & 1
         longer = (tail & 0x80) != 0
-        value[long] |= ninth << 56
-        value[long] |= np.where(longer, tenth << 63, 0).astype(np.uint64)
-        size[long] = 9 + longer
+        value[longest] |= ninth << 56
+        value[longest] |= np.where(longer, tenth << 63, 0).astype(np.uint64)
+        size[longest] = 9 + longer
     return value.view(np.int64), at + size
 
 

@@ -6,6 +6,7 @@ profile instead, single lanes have been many times too large, and enqueue times 
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -61,9 +62,11 @@ def read_times(stats: RawStepStats, is_host: Bool) -> Times:
         is_host: bool[N], rows that a host thread wrote: the main clock is theirs.
     """
     times = stats.times
-    start_us = np.where(times["all_start_nanos"] != 0, times["all_start_nanos"] // 1000, times["all_start_micros"])
+    start_us = _prefer(times["all_start_nanos"], times["all_start_micros"], lambda nanos: nanos // 1000)
     length_ns = _nanoseconds(times, "all_end_rel")
-    length_ns = np.where(length_ns != 0, length_ns, _nanoseconds(times, "op_end_rel"))
+    missing = length_ns == 0
+    if missing.any():
+        length_ns = np.where(missing, _nanoseconds(times, "op_end_rel"), length_ns)
     has_schedule = (times["scheduled_micros"] != 0) | (times["scheduled_nanos"] != 0)
     timed = (start_us != 0) | (length_ns != 0) | has_schedule
     cluster = _clusters(start_us, timed)
@@ -75,7 +78,7 @@ def read_times(stats: RawStepStats, is_host: Bool) -> Times:
     with np.errstate(over="ignore"):  # a damaged clock overflows here; differences inside its cluster stay right
         base_ns = first_us * 1000
         micros_ns = (start_us - first_us[cluster]) * 1000 if count else start_us
-        start_ns = np.where(times["all_start_nanos"] != 0, times["all_start_nanos"] - base_ns[cluster], micros_ns)
+        start_ns = _prefer(times["all_start_nanos"], micros_ns, lambda nanos: nanos - base_ns[cluster])
     scheduled_ns, has_scheduled, in_main, doubtful = _scheduled(times, start_us, first_us, cluster, main)
     notes = []
     odd = timed & ((length_ns < 0) | (length_ns > DAY_US * 1000))
@@ -104,7 +107,12 @@ def read_times(stats: RawStepStats, is_host: Bool) -> Times:
 def _nanoseconds(times: dict[str, Int], name: str) -> Int:
     """Return the *_nanos field where it is filled, else the *_micros field in nanoseconds."""
     micros = np.clip(times[f"{name}_micros"], -(2**62) // 1000, 2**62 // 1000) * 1000
-    return np.where(times[f"{name}_nanos"] != 0, times[f"{name}_nanos"], micros)
+    return _prefer(times[f"{name}_nanos"], micros, lambda nanos: nanos)
+
+
+def _prefer(nanos: Int, otherwise: Int, convert: Callable[[Int], Int]) -> Int:
+    """Return what the *_nanos field tells where it is filled; in most files it nowhere is."""
+    return np.where(nanos != 0, convert(nanos), otherwise) if nanos.any() else otherwise
 
 
 def _clusters(start_us: Int, timed: Bool) -> Int:
@@ -138,18 +146,21 @@ def _scheduled(
     if not size:
         return result, found, in_main, 0
     own = first_us[cluster]
-    main_us = np.full(size, first_us[main])
+    foreign = cluster != main
     stated = np.zeros(size, dtype=np.bool_)
     for name, scale in (("scheduled_nanos", 1), ("scheduled_micros", 1000)):
         value = times[name]
-        given = value != 0
-        stated |= given
+        if not value.any():
+            continue
+        stated |= value != 0
+        open_rows = (value > 0) & ~found
         value_us = value.astype(np.float64) * scale / 1000
-        near = given & ~found & (value > 0) & (np.abs(value_us - start_us) <= DAY_US)
-        beside = given & ~found & ~near & (value > 0) & (cluster != main) & (np.abs(value_us - main_us) <= DAY_US)
+        near = open_rows & (np.abs(value_us - start_us) <= DAY_US)
+        beside = open_rows & ~near & foreign
+        beside[beside] = np.abs(value_us[beside] - first_us[main]) <= DAY_US
         with np.errstate(over="ignore"):
-            for chosen, base_us in ((near, own), (beside, main_us)):
-                result = np.where(chosen, (value - base_us * (1000 // scale)) * scale, result)
+            for chosen, base_us in ((near, own), (beside, np.broadcast_to(first_us[main], size))):
+                result[chosen] = (value[chosen] - base_us[chosen] * (1000 // scale)) * scale
         found |= near | beside
         in_main |= beside
     return result, found, in_main, int((stated & ~found).sum())
