@@ -200,8 +200,12 @@ def stat(
     outputs: Iterable[Any] = (),
     epoch: int = EPOCH_US,
     nanos: bool = False,
+    memory: Mapping[str, int] | None = None,
 ) -> Any:
-    """Return a NodeExecStats. Times in microseconds after `epoch`; `nanos` writes the *_nanos fields too."""
+    """Return a NodeExecStats. Times in microseconds after `epoch`; `nanos` writes the *_nanos fields too.
+
+    `memory` is {allocator: bytes in use}.
+    """
     message = _NodeExecStats(node_name=name, timeline_label=label, thread_id=thread)
     start_ns, duration_ns = epoch * 1000 + round(start * 1000), round(duration * 1000)
     message.all_start_micros = start_ns // 1000
@@ -213,6 +217,8 @@ def stat(
         message.op_end_rel_nanos = message.all_end_rel_nanos = duration_ns
         message.scheduled_nanos = message.scheduled_micros * 1000
     message.output.extend(outputs)
+    for allocator, in_use in (memory or {}).items():
+        message.memory.add(allocator_name=allocator, allocator_bytes_in_use=in_use, total_bytes=7, peak_bytes=8)
     return message
 
 

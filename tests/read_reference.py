@@ -28,6 +28,11 @@ def reference_columns(stats: Any) -> dict[str, Any]:
         tensor.allocation_description.requested_bytes if tensor.HasField("allocation_description") else -1
         for tensor in tensors
     ]
+    memory = [(row, used) for row, (_, event) in enumerate(events) for used in event.memory]
+    memory = [(row, used) for row, used in memory if used.allocator_bytes_in_use > 0]
+    columns["memory_row"] = [row for row, _ in memory]
+    columns["memory_allocator"] = [used.allocator_name for _, used in memory]
+    columns["memory_bytes"] = [used.allocator_bytes_in_use for _, used in memory]
     columns["output_allocator"] = [tensor.allocation_description.allocator_name for tensor in tensors]
     return columns
 

@@ -5,6 +5,7 @@ from hypothesis import strategies as st
 from tfplace.read.tables.labels import (
     CopyParts,
     OpParts,
+    gpu_of_allocator,
     is_copy,
     is_memset,
     parse_annotation,
@@ -189,3 +190,12 @@ def test_nothing_fails_on_text_made_of_the_format_s_own_signs(text):
     parse_copy(text, text, text)
     parse_op_label(text, "e")
     parse_annotation(text, text)
+
+
+@pytest.mark.parametrize(
+    ("name", "number"),
+    [("GPU_0_bfc", 0), ("GPU_12_bfc", 12), ("gpu_bfc", -1), ("GPU_1_cuda_malloc_async", 1), ("cpu", None), ("", None),
+     ("cuda_host_bfc", None), ("gpu_host_bfc", None), ("GPU_0_host_bfc", None), ("mklcpu", None), ("xGPU_0_bfc", None)],
+)  # fmt: skip
+def test_an_allocator_gives_out_memory_of_a_gpu_or_of_the_host(name, number):
+    assert gpu_of_allocator(name) == number

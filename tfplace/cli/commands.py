@@ -109,8 +109,8 @@ def timeline(**options: Any) -> None:
 def show(**options: Any) -> None:
     """Print one table of a trace.
 
-    TABLE is one of: devices, nodes, edges, outputs, events, copies, steps (as read), transfers, variables, reasons
-    (worked out: reasons says why each host node is on the host), findings.
+    TABLE is one of: devices, nodes, edges, outputs, events, copies, memory, steps (as read), transfers, variables,
+    reasons (worked out: reasons says why each host node is on the host), findings.
 
     \b
     tfplace show trace.pbtxt transfers --format csv

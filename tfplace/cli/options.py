@@ -11,7 +11,7 @@ import click
 Decorated = TypeVar("Decorated", bound=Callable[..., Any])
 
 TABLES = (
-    *("devices", "nodes", "edges", "outputs", "events", "copies", "steps"),
+    *("devices", "nodes", "edges", "outputs", "events", "copies", "memory", "steps"),
     *("transfers", "variables", "reasons", "findings"),
 )
 """Tables that `tfplace show` prints."""

@@ -103,6 +103,13 @@ COPIES = (
     Column("device_id", REF, "GPU whose lane carries the copy"),
 )
 
+MEMORY = (
+    Column("event_id", ID, "the run of an op after which the allocator told it"),
+    Column("device_id", REF, "GPU whose memory it is; null for host memory"),
+    Column("allocator", CODED, "GPU_0_bfc, cuda_host_bfc, cpu ..."),
+    Column("in_use_bytes", ID, "bytes that the allocator had given out by then, for all of the program"),
+)
+
 STEPS = (
     Column("step_id", ID, "row number"),
     Column("step_num", REF, "the program's own number; null unknown"),
@@ -171,6 +178,7 @@ TABLES: dict[str, tuple[Column, ...]] = {
     "outputs": OUTPUTS,
     "events": EVENTS,
     "copies": COPIES,
+    "memory": MEMORY,
     "steps": STEPS,
     "transfers": TRANSFERS,
     "variables": VARIABLES,

@@ -38,6 +38,7 @@ def select_steps(trace: Trace, numbers: Sequence[int]) -> Trace:
     events = trace.events[trace.events["step_id"].isin(list(new_ids))]
     event_ids = {old: new for new, old in enumerate(events["event_id"].tolist())}
     copies = trace.copies[trace.copies["event_id"].isin(list(event_ids))]
+    memory = trace.memory[trace.memory["event_id"].isin(list(event_ids))]
     steps = steps.assign(step_num=[number for number in known if number in set(numbers)])
     return replace(
         trace,
@@ -47,4 +48,5 @@ def select_steps(trace: Trace, numbers: Sequence[int]) -> Trace:
             events.assign(step_id=events["step_id"].map(new_ids), event_id=events["event_id"].map(event_ids)),
         ),
         copies=schema.conform("copies", copies.assign(event_id=copies["event_id"].map(event_ids))),
+        memory=schema.conform("memory", memory.assign(event_id=memory["event_id"].map(event_ids))),
     )

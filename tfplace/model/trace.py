@@ -49,6 +49,7 @@ class Trace:
     outputs: pd.DataFrame = field(repr=False, default_factory=lambda: schema.empty("outputs"))
     events: pd.DataFrame = field(repr=False, default_factory=lambda: schema.empty("events"))
     copies: pd.DataFrame = field(repr=False, default_factory=lambda: schema.empty("copies"))
+    memory: pd.DataFrame = field(repr=False, default_factory=lambda: schema.empty("memory"))
     steps: pd.DataFrame = field(repr=False, default_factory=lambda: schema.empty("steps"))
     notes: tuple[Note, ...] = ()
     tf_version: str | None = None
@@ -65,7 +66,7 @@ class Trace:
         Raises:
             KeyError: No such table.
         """
-        if name not in ("devices", "nodes", "edges", "outputs", "events", "copies", "steps"):
+        if name not in ("devices", "nodes", "edges", "outputs", "events", "copies", "memory", "steps"):
             raise KeyError(name)
         frame: pd.DataFrame = getattr(self, name)
         return frame

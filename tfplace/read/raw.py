@@ -106,6 +106,9 @@ class RawStepStats:
             rank.
         output_bytes: int64[M], allocation_description.requested_bytes; -1 where there is no allocation_description.
         output_allocator: M strings; '' where absent.
+        memory_row: int64[K], index of the row after which an allocator told its bytes in use.
+        memory_allocator: K strings.
+        memory_bytes: int64[K], allocator_bytes_in_use; entries without it are left out.
     """
 
     device_names: list[str]
@@ -121,6 +124,9 @@ class RawStepStats:
     output_shape: list[str | None]
     output_bytes: npt.NDArray[np.int64]
     output_allocator: Coded[str]
+    memory_row: npt.NDArray[np.int64]
+    memory_allocator: Coded[str]
+    memory_bytes: npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,7 @@ import numpy.typing as npt
 from google.protobuf.message import DecodeError
 
 from tfplace.read.binary.content import Content, Ints, Texts, Words
-from tfplace.read.binary.parts import NONE, Outputs, Parts
+from tfplace.read.binary.parts import NONE, Memory, Outputs, Parts
 from tfplace.read.binary.wire import DeviceBlock, WireError
 from tfplace.read.protos import lenient_class
 from tfplace.read.raw import TIME_FIELDS, RawStepStats
@@ -26,6 +26,7 @@ _BATCH = 1 << 15  # messages at once: their columns stay in the processor's cach
 _BATCH_BYTES = 1 << 23
 _TIME_TAGS = dict(zip(TIME_FIELDS, (n << 3 for n in (2, 3, 4, 5, 9, 13, 14, 15, 16, 17)), strict=True))
 _NAME, _OUTPUT, _LABEL, _THREAD = 1 << 3 | 2, 7 << 3 | 2, 8 << 3 | 2, 10 << 3
+_MEMORY, _ALLOCATOR_NAME, _IN_USE = 6 << 3 | 2, 1 << 3 | 2, 5 << 3
 _SLOT, _TENSOR = 1 << 3, 3 << 3 | 2
 _DTYPE, _SHAPE, _ALLOCATION = 1 << 3, 2 << 3 | 2, 4 << 3 | 2
 _REQUESTED, _ALLOCATOR = 1 << 3, 3 << 3 | 2
@@ -231,6 +232,16 @@ def _read_outputs(batch: _Batch, events: Fields, shapes: Shapes, texts: Texts) -
     return Outputs(given.row, slot, dtype, shape, requested, allocator), bad
 
 
+def _read_memory(batch: _Batch, events: Fields, texts: Texts) -> tuple[Memory, Ints]:
+    """Return what allocators had in use, and the numbers of the events that protobuf must write anew first."""
+    given = events.pick(_MEMORY).by_row()
+    table, strange = scan(batch.words, given.begin, given.begin + given.value)
+    in_use, size, begin = (np.zeros(len(given.row), np.int64) for _ in range(3))
+    table.put(_IN_USE, in_use)
+    table.put(_ALLOCATOR_NAME, size, begin)
+    return Memory(given.row, texts.take(batch, begin, size), in_use), given.row[strange]
+
+
 def _spread(table: Fields, tag: int, count: int) -> Ints:
     column = np.zeros(count, np.int64)
     table.put(tag, column)
@@ -246,8 +257,9 @@ def _read_batch(parts: Parts, shapes: Shapes, batch: _Batch) -> None:
     count = len(batch.begin)
     events, odd = scan(batch.words, batch.begin, batch.end)
     outputs, odd_outputs = _read_outputs(batch, events, shapes, parts.texts)
-    if len(odd) or len(odd_outputs):
-        _read_batch(parts, shapes, batch.reencoded(np.concatenate([odd, odd_outputs])))
+    memory, odd_memory = _read_memory(batch, events, parts.texts)
+    if len(odd) or len(odd_outputs) or len(odd_memory):
+        _read_batch(parts, shapes, batch.reencoded(np.concatenate([odd, odd_outputs, odd_memory])))
         return
     numbers = parts.new_rows(count)
     for name, tag in _TIME_TAGS.items():
@@ -259,7 +271,7 @@ def _read_batch(parts: Parts, shapes: Shapes, batch: _Batch) -> None:
         size, begin = np.zeros(count, np.int64), np.zeros(count, np.int64)
         events.put(tag, size, begin)
         texts.append(parts.texts.take(batch, begin, size))
-    parts.add(texts[0], texts[1], outputs)
+    parts.add(texts[0], texts[1], outputs, memory)
 
 
 def read_blocks(

@@ -24,6 +24,14 @@ class Outputs(NamedTuple):
     allocator: Ints
 
 
+class Memory(NamedTuple):
+    """What allocators had in use after some events; `RawStepStats` says what the columns mean."""
+
+    row: Ints
+    allocator: Ints
+    num_bytes: Ints
+
+
 class Parts:
     """The columns so far.
 
@@ -43,6 +51,7 @@ class Parts:
         self._labels: list[Ints] = [NONE]
         self._numbers: dict[str, Ints] = {name: np.zeros(room, np.int64) for name in (*TIME_FIELDS, "thread_id")}
         self._outputs: list[Outputs] = []
+        self._memory: list[Memory] = []
 
     def new_rows(self, count: int) -> dict[str, Ints]:
         """Return the numbers of the next `count` events, all 0, to be filled in before they are added."""
@@ -54,11 +63,13 @@ class Parts:
                 self._numbers[name][: self.rows] = column[: self.rows]
         return {name: column[self.rows : end] for name, column in self._numbers.items()}
 
-    def add(self, names: Ints, labels: Ints, outputs: Outputs) -> None:
-        """Add the new rows; `outputs.row` counts from the first of them."""
+    def add(self, names: Ints, labels: Ints, outputs: Outputs, memory: Memory) -> None:
+        """Add the new rows; rows of outputs and memory count from the first of them."""
         self._names.append(names)
         self._labels.append(labels)
         self._outputs.append(outputs._replace(row=outputs.row + self.rows))
+        known = memory.num_bytes > 0
+        self._memory.append(Memory(memory.row[known] + self.rows, memory.allocator[known], memory.num_bytes[known]))
         self.rows += len(names)
 
     def finish(
@@ -66,6 +77,7 @@ class Parts:
     ) -> RawStepStats:
         """Return everything added; the parts are used up."""
         outputs, self._outputs = self._outputs, []
+        memory = [np.concatenate([NONE, *columns]) for columns in zip(*self._memory, strict=True)] or [NONE] * 3
         texts = self.texts.distinct()
 
         def joined(name: str) -> Ints:
@@ -85,4 +97,7 @@ class Parts:
             output_shape=[text for part in outputs for text in part.shape],
             output_bytes=joined("num_bytes"),
             output_allocator=Coded(joined("allocator"), texts),
+            memory_row=memory[0],
+            memory_allocator=Coded(memory[1], texts),
+            memory_bytes=memory[2],
         )

@@ -54,6 +54,25 @@ class Devices:
             found = fits.pop() if len(fits) == 1 else None
         return found
 
+    def gpu_beside(self, device: int, number: int | None) -> int:
+        """Return the GPU of that number in the task of a device, the device itself if it fits; -1 for none.
+
+        Args:
+            device: Device id.
+            number: As `labels.gpu_of_allocator` has it: -1 for the GPU without a number, null for none.
+        """
+        if number is None or device < 0:
+            return -1
+        gpus = self.table[self.table["kind"] == "GPU"]
+        if number >= 0:
+            gpus = gpus[gpus["ordinal"] == number]
+        found = gpus["device_id"].tolist()
+        if device in found:
+            return device
+        task = self.table["task"].fillna("")
+        found = [gpu for gpu in found if task[gpu] == task[device]]
+        return found[0] if len(found) == 1 else -1
+
     def with_accelerators(self, wanted: str | None) -> pd.DataFrame:
         """Return the table in which the named devices have role 'device' too.
 

@@ -19,7 +19,7 @@ from tfplace.read.tables import lanes as lane_module
 from tfplace.read.tables.clocks import offsets, read_times
 from tfplace.read.tables.devices import Devices
 from tfplace.read.tables.graph import NodeRows
-from tfplace.read.tables.labels import CopyParts, parse_op_label
+from tfplace.read.tables.labels import CopyParts, gpu_of_allocator, parse_op_label
 from tfplace.read.tables.lanes import KERNEL, KINDS, NODES, OP, RUNTIME, Copies, Lanes, Rows, Subjects
 
 Int = npt.NDArray[np.int64]
@@ -99,6 +99,7 @@ class FileEvents:
     Attributes:
         events: Columns of `schema.EVENTS` without event_id and step_id; times from `base_ns`.
         copies: Columns of `schema.COPIES`; event_id is the row of `events`.
+        memory: Columns of `schema.MEMORY`, likewise.
         node_of_row: int64[N] over all rows of the file, node id or -1.
         base_ns: Zero of the times: nanoseconds since the epoch, or whatever the file counts from.
         notes: What was doubtful.
@@ -106,6 +107,7 @@ class FileEvents:
 
     events: pd.DataFrame
     copies: pd.DataFrame
+    memory: pd.DataFrame
     node_of_row: Int
     base_ns: int
     notes: tuple[Note, ...]
@@ -181,7 +183,8 @@ def read_events(
     table = _copy_table(rows, copies, copy_nodes, place, devices=devices, ends=ends)
     base = int(times.base_ns[times.main]) if len(times.base_ns) else 0
     node_of_row[rows.kind != OP] = -1  # outputs belong to the node's own run
-    return FileEvents(events, table, node_of_row, base, tuple(notes))
+    memory = _memory_table(stats, rows, place, devices)
+    return FileEvents(events, table, memory, node_of_row, base, tuple(notes))
 
 
 def _coded(codes: Int, distinct: Sequence[str]) -> pd.Categorical:
@@ -249,6 +252,31 @@ def _copy_nodes(file: int, rows: Rows, copies: Copies, devices: Devices, index: 
             known[key] = next((node for node in hits if node is not None), -1)
         found.append(known[key])
     return np.array(found, dtype=np.int64)
+
+
+def _memory_table(stats: RawStepStats, rows: Rows, place: Int, devices: Devices) -> pd.DataFrame:
+    """Return what allocators had in use after the runs of ops."""
+    mine = np.flatnonzero((place[stats.memory_row] >= 0) & (rows.kind[stats.memory_row] == OP))
+    row, code = stats.memory_row[mine], stats.memory_allocator.codes[mine]
+    mine = mine[np.argsort(place[row], kind="stable")]
+    row, code = stats.memory_row[mine], stats.memory_allocator.codes[mine]
+    on, which = rows.device[row], number_rows(rows.device[row], code)
+    first = first_rows(which)
+    texts = stats.memory_allocator.distinct
+    owners = [
+        devices.gpu_beside(device, gpu_of_allocator(texts[allocator]))
+        for device, allocator in zip(on[first].tolist(), code[first].tolist(), strict=True)
+    ]
+    device = np.array(owners, dtype=np.int64)[which] if owners else which
+    table: pd.DataFrame = pd.DataFrame(
+        {
+            "event_id": place[row],
+            "device_id": _nullable(device, device >= 0),
+            "allocator": _coded(code, texts),
+            "in_use_bytes": stats.memory_bytes[mine],
+        }
+    )
+    return table
 
 
 def _copy_table(

@@ -35,6 +35,7 @@ _NEW_MEMORY = re.compile(r"kind_src:(\w+)\s+kind_dst:(\w+)", re.ASCII)
 _DESTINATION = re.compile(r"(?:\bto device:|(?:^|\s)dest:)(\d+)", re.ASCII)
 _EDGE_NAME = re.compile(r"#(?:[^#]*,)?edge_name=([^#,]*)[#,]")
 _EDGE_TRANSFER_OPS = frozenset({"_Send", "_Recv", "_HostSend", "_HostRecv"})
+_GPU_ALLOCATOR = re.compile(r"gpu(?:_(\d{1,9}))?_(?!host)[a-z]\w*", re.ASCII | re.IGNORECASE)
 _RECV_TENSOR = re.compile(r"(?:\[[^\[\]]*\] )?(\S+) from (/job:\S+) to (/job:\S+)", re.ASCII)
 
 _DIRECTIONS = {
@@ -51,6 +52,15 @@ _DIRECTIONS = {
     "DA": "D2D",
 }
 _LARGEST = 1 << 62  # a size beyond it is damage, and would not fit a column
+
+
+def gpu_of_allocator(name: str) -> int | None:
+    """Return the number of the GPU whose memory an allocator gives out ('GPU_1_bfc': 1); -1 for a GPU without a number.
+
+    Null for host memory, pinned memory included ('cpu', 'cuda_host_bfc', 'gpu_host_bfc').
+    """
+    found = _GPU_ALLOCATOR.fullmatch(name)
+    return None if found is None else int(found[1] or -1)
 
 
 @dataclass(frozen=True)

@@ -57,7 +57,8 @@ def normalize(raws: Sequence[RawTrace], accelerator: str | None = None) -> Trace
         for f in timed
     }
     table = choose_accelerators(devices, accelerator, context)
-    events, copies, steps, moved = _join_files(raws, read)
+    tables, steps, moved = _join_files(raws, read)
+    events, copies = tables["events"], tables["copies"]
     recorded = [outputs_from_stats(f.stats, read[f.number].node_of_row) for f in timed]
     nodes = _nodes_table(rows, node_devices, find_lines(rows, context))
     found = [note for raw in raws for note in raw.notes] + list(devices.notes) + moved
@@ -78,6 +79,7 @@ def normalize(raws: Sequence[RawTrace], accelerator: str | None = None) -> Trace
         outputs=merge_outputs(recorded, outputs_from_attrs(rows)),
         events=events,
         copies=copies,
+        memory=tables["memory"],
         steps=steps,
         notes=merge_notes(found),
         tf_version=str(tf_version) if tf_version else None,
@@ -177,11 +179,11 @@ def _edges_table(rows: NodeRows) -> pd.DataFrame:
 
 def _join_files(
     raws: Sequence[RawTrace], read: dict[int, FileEvents]
-) -> tuple[pd.DataFrame, pd.DataFrame, pd.DataFrame, list[Note]]:
-    """Return events, copies and steps of all files on one time axis, and a note where it had to be made up."""
+) -> tuple[dict[str, pd.DataFrame], pd.DataFrame, list[Note]]:
+    """Return tables of all files on one time axis, their steps, and a note where the axis had to be made up."""
     zeros, notes = _zeros(raws, read)
     events: list[pd.DataFrame] = []
-    copies: list[pd.DataFrame] = []
+    about: dict[str, list[pd.DataFrame]] = {"copies": [], "memory": []}
     steps: list[dict[str, Any]] = []
     offset = 0
     for number, raw in enumerate(raws):
@@ -198,14 +200,14 @@ def _join_files(
             frame["end_ns"] += shift
             frame["scheduled_ns"] += shift
             events.append(frame)
-            file.copies["event_id"] += offset
-            copies.append(file.copies)
+            for name, frames in about.items():
+                frames.append(getattr(file, name).assign(event_id=getattr(file, name)["event_id"] + offset))
             offset += len(frame)
         for step in windows:
             for key in ("start_ns", "end_ns"):
                 step[key] = None if step[key] is None else step[key] + shift
         steps.extend(windows)
-    return *_sorted_events(events, copies), steps_table(steps), notes
+    return _sorted_tables(events, about), steps_table(steps), notes
 
 
 def _simulated_by_labels(raws: Sequence[RawTrace]) -> str | None:
@@ -254,20 +256,26 @@ def _zeros(raws: Sequence[RawTrace], read: dict[int, FileEvents]) -> tuple[dict[
     return zeros, [Note("clock-rebased", text, apart)] if apart else []
 
 
-def _sorted_events(events: Sequence[pd.DataFrame], copies: Sequence[pd.DataFrame]) -> tuple[pd.DataFrame, pd.DataFrame]:
+def _sorted_tables(events: list[pd.DataFrame], about: dict[str, list[pd.DataFrame]]) -> dict[str, pd.DataFrame]:
+    """Join the files' events in order of time, and the tables that speak of events."""
     if not events:
-        return schema.empty("events"), schema.empty("copies")
-    joined = events[0] if len(events) == 1 else pd.concat(events, ignore_index=True)
-    table = copies[0] if len(copies) == 1 else pd.concat(copies, ignore_index=True)
+        return {name: schema.empty(name) for name in ("events", *about)}
+    joined = _stacked(events)
+    tables = {name: _stacked(frames) for name, frames in about.items()}
     if len(events) > 1:
         order = np.argsort(joined["start_ns"].to_numpy(), kind="stable")
         joined = joined.iloc[order].reset_index(drop=True)
         place = np.empty(len(order), dtype=np.int64)
         place[order] = np.arange(len(order))
-        table["event_id"] = place[table["event_id"].to_numpy(dtype=np.int64)]
-        table = table.sort_values("event_id", kind="stable", ignore_index=True)
+        for name, table in tables.items():
+            moved = table.assign(event_id=place[table["event_id"].to_numpy(dtype=np.int64)])
+            tables[name] = moved.sort_values("event_id", kind="stable", ignore_index=True)
     joined["event_id"] = np.arange(len(joined))
-    return schema.conform("events", joined), schema.conform("copies", table)
+    return {name: schema.conform(name, table) for name, table in {"events": joined, **tables}.items()}
+
+
+def _stacked(frames: list[pd.DataFrame]) -> pd.DataFrame:
+    return frames[0] if len(frames) == 1 else pd.concat(frames, ignore_index=True)
 
 
 def _graph_notes(graphs: Iterable[PlacedGraph], raws: Sequence[RawTrace]) -> list[Note]:

@@ -12,7 +12,7 @@ from functools import cache
 import numpy as np
 
 from tfplace.read.binary.content import Ints
-from tfplace.read.binary.parts import Outputs, Parts
+from tfplace.read.binary.parts import Memory, Outputs, Parts
 from tfplace.read.protos import DATA_TYPES, StepStats, message_class
 from tfplace.read.raw import RawStepStats
 from tfplace.read.text.gate import Lines, NotCanonical
@@ -88,7 +88,7 @@ class _Reader:
             self._column(lines, ("NodeExecStats", name), row, column)
         names = self._texts(lines, ("NodeExecStats", "node_name"), row, len(events))
         labels = self._texts(lines, ("NodeExecStats", "timeline_label"), row, len(events))
-        self.parts.add(names, labels, self._outputs(lines, row))
+        self.parts.add(names, labels, self._outputs(lines, row), self._memory(lines, row))
 
     def _devices(self, lines: Lines, number: Ints, count: int, goes_on: bool) -> None:
         """Enter names and thread names of the devices."""
@@ -142,6 +142,20 @@ class _Reader:
             shape=shape,
             num_bytes=self._column(lines, ("AllocationDescription", "requested_bytes"), place, num_bytes),
             allocator=self._texts(lines, ("AllocationDescription", "allocator_name"), place, count),
+        )
+
+    def _memory(self, lines: Lines, row: Ints) -> Memory:
+        """Return what allocators had in use after the events."""
+        entries = self._find(lines, "NodeExecStats", "memory")
+        count = len(entries)
+        place = np.full(len(lines.code), -1, np.int64)
+        place[entries] = np.arange(count)
+        return Memory(
+            row=row[lines.parent[entries]],
+            allocator=self._texts(lines, ("AllocatorMemoryUsed", "allocator_name"), place, count),
+            num_bytes=self._column(
+                lines, ("AllocatorMemoryUsed", "allocator_bytes_in_use"), place, np.zeros(count, np.int64)
+            ),
         )
 
     def _find(self, lines: Lines, kind: str, name: str) -> Ints:

@@ -14,7 +14,7 @@ from tfplace.errors import UsageError
 from tfplace.model.rows import order_by
 from tfplace.model.select import step_numbers
 from tfplace.model.trace import Trace
-from tfplace.report.timeline.counters import bus_counters, busy_counters, disjoint
+from tfplace.report.timeline.counters import bus_counters, busy_counters, disjoint, memory_counters
 from tfplace.report.timeline.flows import find_arrows
 from tfplace.report.timeline.limits import DEFAULT_MAX_EVENTS, limit_events
 from tfplace.report.timeline.marks import (
@@ -70,7 +70,11 @@ def build_timeline(
         tracks=layout.tracks,
         slices=slices,
         arrows=find_arrows(analysis, texts, slices),
-        counters=[*bus_counters(analysis, pids, zero), *busy_counters(analysis, pids, _working_times(trace), zero)],
+        counters=[
+            *bus_counters(analysis, pids, zero),
+            *busy_counters(analysis, pids, _working_times(trace), zero),
+            *memory_counters(analysis, pids, zero),
+        ],
         marks=[Mark(start - zero, findings_track, text) for start, text in found],
         step_names=step_names,
         render=texts.render,

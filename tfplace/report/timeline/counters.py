@@ -1,4 +1,4 @@
-"""Counters: bytes per second over the bus each way, and how busy each GPU is. Nothing is guessed: see each."""
+"""Counters: bytes per second over the bus each way, how busy each GPU is, its memory in use. Nothing is guessed."""
 
 from __future__ import annotations
 
@@ -89,6 +89,40 @@ def busy_counters(
         changed = np.append(True, share[1:] != share[:-1])
         counters.append(Counter(pids[device], "busy", "share", edges[changed] - zero_ns, share[changed]))
     return counters
+
+
+def memory_counters(analysis: Analysis, pids: dict[int, int], zero_ns: int) -> list[Counter]:
+    """Return the bytes that TensorFlow's allocator had given out of each GPU's memory, as told after each op's run.
+
+    The allocator tells when an op was launched, not when its kernel ran. Of more than `_VALUES` moments each part
+    shows its highest and its last. Nothing for a simulated GPU: its memory is the host's.
+    """
+    trace = analysis.trace
+    if trace.simulated is not None:
+        return []
+    rows = trace.memory[trace.memory["device_id"].notna()]
+    at = trace.events["end_ns"].to_numpy(dtype=np.int64)[rows["event_id"].to_numpy(dtype=np.int64)] - zero_ns
+    in_use = rows["in_use_bytes"].to_numpy(dtype=np.int64)
+    device = rows["device_id"].to_numpy(dtype=np.int64)
+    counters = []
+    for number in np.unique(device).tolist():
+        mine = np.flatnonzero(device == number)
+        mine = mine[np.argsort(at[mine], kind="stable")]
+        kept = mine[_highest_and_last(at[mine], in_use[mine])]
+        counters.append(Counter(pids[number], "memory in use", "bytes", at[kept], in_use[kept].astype(np.float64)))
+    return counters
+
+
+def _highest_and_last(at: Int, value: Int) -> Int:
+    """Choose moments that show a course: those where it changes, of many only each part's highest and last."""
+    rows: Int = np.flatnonzero(np.append(at[1:] != at[:-1], True))  # of one moment the last
+    rows = rows[np.append(True, value[rows[1:]] != value[rows[:-1]])]
+    if len(rows) > _VALUES:
+        part = np.arange(len(rows)) * (_VALUES // 2) // len(rows)
+        last = np.flatnonzero(np.append(part[1:] != part[:-1], True))
+        highest = np.lexsort((value[rows], part))[last]
+        rows = rows[np.unique(np.concatenate([last, highest]))]
+    return rows
 
 
 def _grid(windows: Sequence[tuple[int, int]]) -> tuple[Int, Int]:
