@@ -74,6 +74,25 @@ def test_each_device_is_a_process_hosts_first_and_lanes_go_from_host_to_copies_t
     assert names == ["launches", "copies H2D", "copies P2P", "stream 13 (compute)"]
 
 
+def test_threads_have_their_names_without_the_number_that_tensorflow_adds():
+    """The name stands once in the file, or with each device; of a thread without one its number tells."""
+    names = {2: "tf_Compute/-4924526031051825574", 3: "py/thon", 4: ""}
+    host = lane(CPU0, *(op(f"a{n}", "Const", start=n, duration=1, thread=n) for n in (2, 3, 4, 5)), threads=names)
+    launch = lane(GPU0, op("b", "Add", start=9, duration=1, thread=2))
+    trace = load(run_metadata(dev_stats=[host, launch]))
+    assert trace.events["thread_name"].astype("object").tolist()[:2] == ["tf_Compute/-4924526031051825574", "py/thon"]
+    assert trace.events["thread_name"].isna().tolist() == [False, False, True, True, False]
+    page = drawn(trace)
+    shown = {(page.processes[pid], name) for (pid, _), name in page.threads.items()}
+    assert {
+        ("CPU:0 (host)", "tf_Compute (thread 2)"),
+        ("CPU:0 (host)", "py thon (thread 3)"),
+        ("CPU:0 (host)", "thread 4"),
+        ("CPU:0 (host)", "thread 5"),
+        ("GPU:0 (device)", "launches by tf_Compute (thread 2)"),
+    } <= shown
+
+
 def test_a_copy_is_named_by_its_variable_and_says_what_it_moved():
     up = named(drawn(load(two_gpu_step())), "conv1/kernel, 2.4 MB")
     assert (ns(up["ts"]), ns(up["dur"]), up["cat"], up["cname"]) == (10_000, 10_000, "variable", "terrible")

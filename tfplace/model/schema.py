@@ -81,6 +81,7 @@ EVENTS = (
     Column("device_id", REF, "device the event ran on (for a copy: the lane's device)"),
     Column("lane", CODED, "lane as the trace names it: /device:GPU:0/stream:14"),
     Column("thread_id", REF, "host thread; null unknown"),
+    Column("thread_name", CODED, "its name as recorded: python, tf_Compute/4924526031051825574; null unknown"),
     Column("kind", CODED, "op, kernel, memcpy, memset, sync, runtime or annotation"),
     Column("name", CODED, "node or kernel name as recorded"),
     Column("op", CODED, "op type; null unknown"),

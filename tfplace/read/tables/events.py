@@ -168,6 +168,7 @@ def read_events(
             "device_id": _nullable(rows.device[kept], rows.device[kept] >= 0),
             "lane": _coded(lane_number[rows.lane[kept]] if len(kept) else rows.lane[kept], list(lane_names)),
             "thread_id": _nullable(stats.thread_id[kept], stats.thread_id[kept] != 0),
+            "thread_name": _thread_names(stats, rows.lane[kept], stats.thread_id[kept]),
             "kind": _coded(rows.kind[kept], KINDS),
             "name": _coded(rows.name[kept], stats.node_name.distinct),
             "op": _coded(op[kept], list(ops)),
@@ -195,6 +196,22 @@ def _coded(codes: Int, distinct: Sequence[str]) -> pd.Categorical:
     place = np.append(np.cumsum(used[:-1]) - 1, -1)
     texts = [distinct[code] for code in np.flatnonzero(used).tolist()]
     return pd.Categorical.from_codes(place[codes], categories=pd.Index(texts, dtype=object))
+
+
+def _thread_names(stats: RawStepStats, lane: Int, thread: Int) -> pd.Categorical:
+    """Return the name of each row's thread: its own lane's word, else that of any lane: some files name it once."""
+    numbers = Numbers()
+    if not any(stats.thread_names):
+        return _coded(np.full(len(lane), -1, dtype=np.int64), [])
+    anywhere: dict[int, str] = {}
+    for names in stats.thread_names:
+        for number, name in names.items():
+            anywhere.setdefault(number, name)
+    which = number_rows(lane, thread)
+    first = first_rows(which)
+    pairs = zip(lane[first].tolist(), thread[first].tolist(), strict=True)
+    found = [stats.thread_names[own].get(number) or anywhere.get(number) or None for own, number in pairs]
+    return _coded(numbers.of(found)[which], list(numbers))
 
 
 def _nullable(values: Int, known: npt.NDArray[np.bool_]) -> pd.arrays.IntegerArray:

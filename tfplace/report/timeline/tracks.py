@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -19,6 +20,7 @@ from tfplace.report.timeline.text import show
 OWN_PID = 1
 _WIDTH = 1000  # thread numbers to a process, unless one has more lanes
 _STREAM = re.compile(r"stream[:#]([^<:/]+)")
+_THREAD_TAIL = re.compile(r"/-?\d+$", re.ASCII)
 _KIND_ORDER = {"CPU": 0, "GPU": 1, "TPU": 2, "OTHER": 3}
 
 # what stands above what within a process
@@ -115,9 +117,9 @@ def event_groups(trace: Trace, pids: dict[int, int]) -> tuple[Int, list[Group]]:
     roles = dict(zip(trace.devices["device_id"].tolist(), _roles(trace), strict=True))
     known: dict[Group, int] = {}
     of_number = np.zeros(len(first), dtype=np.int64)
-    sample = python_rows(events.iloc[first][["device_id", "lane", "kind", "thread_id"]])
+    sample = python_rows(events.iloc[first][["device_id", "lane", "kind", "thread_id", "thread_name"]])
     for place, (row, code) in enumerate(zip(sample, way_of_event[first].tolist(), strict=True)):
-        device, lane, kind, thread = row
+        device, lane, kind, *thread = row  # number and name
         pid = pids.get(device, len(pids) + OWN_PID + 1)
         role = roles.get(device, "")
         group = _copies(pid, ways[code]) if kind == "memcpy" else _group(pid, role, kind, lane or "", thread)
@@ -139,18 +141,25 @@ def _copies(pid: int, way: str | None) -> Group:
     return Group(pid, (COPIES, place), f"copies {way}" if way else "copies, direction not recorded")
 
 
-def _group(pid: int, role: str, kind: str, lane: str, thread: int | None) -> Group:
+def _group(pid: int, role: str, kind: str, lane: str, thread: Sequence[Any]) -> Group:
     if kind in ("op", "runtime"):
         launch = "launches" if role == "device" else "ops"
-        if thread is not None:
-            name = f"launches by host thread {thread}" if role == "device" else f"thread {thread}"
-            return Group(pid, (THREADS, thread), name, may_nest=True)
+        number, name = thread
+        if number is not None:
+            shown = _thread(number, name)
+            return Group(pid, (THREADS, number), f"launches by {shown}" if role == "device" else shown, may_nest=True)
         return Group(pid, (OPS,), launch) if kind == "op" else Group(pid, (THREADS,), "host threads")
     if kind == "sync":
         return Group(pid, (SYNC,), "synchronization")
     if kind == "annotation":
         return Group(pid, (NOTES,), "annotations", may_nest=True)
     return Group(pid, (STREAMS, *_number(lane)), _stream(lane))
+
+
+def _thread(number: int, name: str | None) -> str:
+    """Return 'tf_Compute (thread 5)'; TensorFlow adds a long number of its own to the name, which tells nothing."""
+    plain = show(_THREAD_TAIL.sub("", name or "").replace("/", " "), 60)
+    return f"{plain} (thread {number})" if plain else f"thread {number}"
 
 
 def _stream(lane: str) -> str:
