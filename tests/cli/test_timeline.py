@@ -14,6 +14,7 @@ import pytest
 
 from tests.builders import CPU0, CPU1, graph, lane, node, op, run_metadata
 from tests.cli.support import ROOT, TRACES, one_line_error, tfplace, tfplace_bytes, write_step
+from tests.perfetto_reader import read_native
 from tests.timeline_checker import check_timeline
 from tests.timeline_samples import two_gpu_step
 
@@ -44,6 +45,16 @@ def test_gz_compresses_and_a_pipe_gets_the_same(tmp_path):
     piped = tfplace_bytes("timeline", TRACES / "input_feed.pbtxt", "-o", "-")
     assert gzip.decompress(out.read_bytes()) == piped.stdout
     check_timeline(out)
+
+
+def test_pftrace_is_perfettos_own_format_compressed_or_not(tmp_path):
+    plain, small = tmp_path / "t.pftrace", tmp_path / "t.pftrace.gz"
+    for out in (plain, small):
+        done = tfplace("timeline", TRACES / "input_feed.pbtxt", "-o", out)
+        assert (done.returncode, done.stdout) == (0, "")
+        assert done.stderr.endswith("; open it in https://ui.perfetto.dev\n")
+    assert gzip.decompress(small.read_bytes()) == plain.read_bytes()
+    assert len(read_native(plain.read_bytes()).bars) > 30
 
 
 def test_standard_input_is_read():

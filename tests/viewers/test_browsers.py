@@ -9,6 +9,7 @@ from collections import Counter
 
 import pytest
 
+from tests.builders import load
 from tests.timeline_checker import check_timeline, ns
 from tests.timeline_samples import (
     OTHERS,
@@ -19,10 +20,12 @@ from tests.timeline_samples import (
     hostile_trace,
     timeline_of,
     trace_of,
+    two_gpu_step,
     with_times,
 )
 from tests.viewers import browser
 from tfplace.report.timeline.chrome import write_chrome
+from tfplace.report.timeline.perfetto import write_perfetto
 
 pytestmark = pytest.mark.skipif(browser.missing() is not None, reason=f"needs {browser.missing()}")
 
@@ -65,6 +68,22 @@ def test_perfetto_shows_processes_and_lanes_by_name(opened, tmp_path):
     text = tab.locator("body").inner_text()
     for shown in ("CPU:0 (host)", "CPU:1 (a CPU as accelerator)", "transfers without a time of their own"):
         assert shown in text
+
+
+def test_perfetto_shows_its_own_format_in_the_order_meant(opened, tmp_path):
+    tab, home = opened
+    path = tmp_path / "t.pftrace"
+    with path.open("wb") as out:
+        write_perfetto(timeline_of(load(two_gpu_step())), out)
+    assert browser.show_in_perfetto(tab, home, path) == ""
+    shown = list(dict.fromkeys(tab.locator("body").inner_text().split("\n")))  # a name stands there twice in a row
+    first = shown.index("tfplace: step0.pb")
+    groups = [name for name in shown[first:] if "(host)" in name or "(device)" in name]
+    assert groups == ["CPU:0 (host)", "GPU:0 (device)", "GPU:1 (device)"]
+    lanes = ["launches", "copies H2D", "copies P2P", "stream 13", "bus H2D", "bus P2P", "busy"]
+    of_gpu = shown[shown.index("GPU:0 (device)") : shown.index("GPU:1 (device)")]
+    assert [name for name in of_gpu if name in lanes] == lanes
+    assert shown.index("about this timeline") < shown.index("steps") < shown.index("CPU:0 (host)")
 
 
 def test_open_shows_the_timeline_in_perfetto(opened):

@@ -1,4 +1,4 @@
-"""`tfplace timeline`: a file for chrome://tracing and Perfetto."""
+"""`tfplace timeline`: a file for chrome://tracing and Perfetto, or one in Perfetto's own format."""
 
 from __future__ import annotations
 
@@ -24,6 +24,7 @@ from tfplace.report.output import STDOUT, check_output, stream_output
 from tfplace.report.timeline.build import build_timeline
 from tfplace.report.timeline.chrome import compressed, write_chrome
 from tfplace.report.timeline.model import Timeline
+from tfplace.report.timeline.perfetto import write_perfetto
 from tfplace.report.timeline.viewer import find_viewer, serve
 from tfplace.report.wording import count_of
 
@@ -63,7 +64,8 @@ def run_timeline(
         write_timeline(timeline, output, force)
         if output != STDOUT:
             counts = f"{count_of(timeline.event_count, 'event')} on {count_of(len(timeline.tracks), 'track')}"
-            where = "" if folder else "; open it in https://ui.perfetto.dev or chrome://tracing"
+            viewers = "https://ui.perfetto.dev" + ("" if _is_native(output) else " or chrome://tracing")
+            where = "" if folder else f"; open it in {viewers}"
             click.echo(f"tfplace: wrote {output}: {counts}{where}", err=True)
     if folder is not None:
         _show(timeline, output, folder)
@@ -89,16 +91,21 @@ def chosen_steps(trace: Trace, text: str) -> list[int]:
 
 
 def write_timeline(timeline: Timeline, path: str, force: bool = False) -> None:
-    """Write the timeline as JSON, compressed where the path ends in .gz."""
+    """Write the timeline as its path ends: .pftrace is Perfetto's own format, all else JSON; .gz compresses either."""
+    write_events = write_perfetto if _is_native(path) else write_chrome
 
     def write(out: BinaryIO) -> None:
         if path.endswith(".gz"):
             with compressed(out) as stream:
-                write_chrome(timeline, stream)
+                write_events(timeline, stream)
         else:
-            write_chrome(timeline, out)
+            write_events(timeline, out)
 
     stream_output(write, path, force)
+
+
+def _is_native(path: str) -> bool:
+    return path.removesuffix(".gz").endswith(".pftrace")
 
 
 def _show(timeline: Timeline, output: str | None, folder: Path) -> None:
