@@ -23,7 +23,8 @@ def reference() -> str:
         parts += [f"## tfplace {name}", _help(name)]
     parts.append(
         "Results go to standard output, talk and progress to standard error. Exit codes: 0 fine, 2 wrong usage or input"
-        "\nthat cannot be read, 3 a fault of tfplace's own, 130 interrupted."
+        "\nthat cannot be read, 3 a fault of tfplace's own, 130 interrupted. `record` and `simulate` end as the program"
+        "\ndoes, and with 2 where it succeeded but left no trace ([why](capture.md#when-there-is-no-trace))."
     )
     return "\n\n".join(parts) + "\n"
 

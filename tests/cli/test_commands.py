@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 
 import tfplace as package
-from tests.cli.support import ROOT, one_line_error, tfplace, write_step
+from tests.cli.support import ROOT, TRACES, one_line_error, tfplace, write_step
 from tfplace.cli import cli
 from tfplace.cli.options import TABLES
 from tfplace.diagnose.rules import ALL_RULES
@@ -169,7 +169,15 @@ def test_info_says_what_a_file_holds(trace: Path) -> None:
     assert [step["step"] for step in facts["steps"]] == [1]
     text = tfplace("info", trace).stdout
     assert re.search(r"format +RunMetadata binary", text)
-    assert re.search(r"H2D +1 +24", text)
+    assert re.search(r"H2D +1 +24 B", text)
+    assert re.search(r"holds +partition graphs, step times, accelerator times$", text, re.M)
+
+
+def test_info_does_not_call_simulated_times_a_gpus() -> None:
+    text = tfplace("info", TRACES / "keras_fit.pb").stdout
+    assert re.search(
+        r"holds +partition graphs, step times, times of simulated accelerators \(not a GPU's\)$", text, re.M
+    )
 
 
 def test_rules_are_listed_and_explained() -> None:

@@ -65,6 +65,13 @@ def test_every_format_says_the_same_numbers(name: str) -> None:
     assert_same_numbers(json.loads(render_json(report)), render_text(report), render_markdown(report))
 
 
+@pytest.mark.parametrize("name", ALL_TRACES)
+def test_people_read_sizes_in_one_form(name: str) -> None:
+    """'7.7 kB' in tables, findings and answers alike, never '7,680 bytes' too."""
+    text = " ".join(render_text(build_report(load(TRACES / name)), show_all=True).split())
+    assert not re.search(r"[\d,]+ bytes", text)
+
+
 def test_every_format_says_the_same_numbers_as_a_process(trace: Path) -> None:
     text = tfplace("report", trace).stdout
     assert_same_numbers(report_json(trace), text, tfplace("report", trace, "--format", "markdown").stdout)

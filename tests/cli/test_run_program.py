@@ -93,12 +93,65 @@ def test_an_error_of_the_program_is_shown_as_python_shows_it(tmp_path: Path) -> 
     assert (tmp_path / "t.pbtxt").read_bytes().startswith(b"# tfplace: ")
 
 
+EAGER = "import tensorflow as tf; tf.Variable(1.0).assign_add(1.0)"
+ONE_RUN = """
+import tensorflow.compat.v1 as tf
+tf.disable_v2_behavior()
+w = tf.get_variable("w", [3])
+with tf.Session() as session:
+    session.run(tf.global_variables_initializer())
+    session.run(tf.assign_add(w, [1.0, 1.0, 1.0], name="step"))
+"""
+
+
 @needs_tensorflow
-def test_a_program_without_a_step_leaves_no_trace_and_says_so(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("code", "reason"),
+    [
+        ("print('hello')", "the program did not import TensorFlow."),
+        (EAGER, "the program ran no compiled function (tf.function, Keras fit) and no Session.run. Put @tf.function"),
+        (ONE_RUN, "Session.run of 'step' ran 1 time, and 3 are needed."),
+        ("import os; os._exit(0)", "the program ended before it could be (killed, os._exit,"),
+    ],
+    ids=["no tensorflow", "eager", "one session run", "exits at once"],
+)
+def test_a_missing_trace_is_an_error_though_the_program_succeeded(tmp_path: Path, code: str, reason: str) -> None:
+    done = run(tmp_path, "record", "train.py", code=code)
+    assert done.returncode == 2
+    [told] = [line for line in done.stderr.splitlines() if "tfplace" in line]
+    assert told.startswith(f"tfplace: error: no trace was written: {reason}")
+    assert not (tmp_path / "trace.pb").exists()
+
+
+@needs_tensorflow
+@pytest.mark.parametrize(("code", "ended"), [("import sys; sys.exit(7)", 7), ("raise ValueError('own')", 1)])
+def test_a_program_that_fails_without_a_trace_keeps_its_exit_code(tmp_path: Path, code: str, ended: int) -> None:
+    done = run(tmp_path, "record", "train.py", code=code)
+    assert done.returncode == ended
+    assert "tfplace: no trace was written: " in done.stderr
+    assert "tfplace: error" not in done.stderr
+
+
+@needs_tensorflow
+def test_capture_that_was_switched_off_is_no_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TFPLACE_DISABLE", "1")
     done = run(tmp_path, "record", "train.py", code="print('hello')")
     assert (done.returncode, done.stdout) == (0, "hello\n")
-    assert "no trace was written" in done.stderr
-    assert not (tmp_path / "trace.pb").exists()
+    assert "tfplace: no trace was written: TFPLACE_DISABLE is set." in done.stderr
+
+
+@needs_tensorflow
+@pytest.mark.parametrize("command", ["record", "simulate"])
+def test_a_misspelt_step_is_answered_with_the_names_that_ran(tmp_path: Path, command: str) -> None:
+    if command == "simulate" and shutil.which("g++") is None:
+        pytest.skip("the simulated GPU needs g++")
+    code = TRAIN.replace("sys.exit(7)", "")
+    done = run(tmp_path, command, "--step", "train_stp", "train.py", code=code)
+    assert done.returncode == 2
+    assert done.stderr.rstrip().endswith(
+        "tfplace: error: no trace was written: no step named 'train_stp' ran. "
+        "Name one of these in --step, or leave it out: 'train_step'."
+    )
 
 
 def test_an_existing_trace_is_not_overwritten(tmp_path: Path) -> None:
@@ -186,4 +239,4 @@ def test_a_module_runs_as_with_python_m(tmp_path: Path) -> None:
     (tmp_path / "package").mkdir()
     (tmp_path / "package" / "work.py").write_text("import sys; print(__name__, sys.argv[1:])")
     done = run(tmp_path, "record", "-m", "package.work", "-m", "x")
-    assert (done.returncode, done.stdout) == (0, "__main__ ['-m', 'x']\n")
+    assert done.stdout == "__main__ ['-m', 'x']\n"

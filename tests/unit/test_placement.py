@@ -74,6 +74,25 @@ def test_what_the_program_asked_for_comes_first() -> None:
     assert rows(analysis.reasons, "reason", "detail") == [("user-request", "the program asked for /device:CPU:0")]
 
 
+REPLICAS = [node("loss", "Mean", T="float32"), node("replica_1/loss", "Mean", T="float32")]
+
+
+@pytest.mark.parametrize(
+    ("summed", "reason"),
+    [
+        (("loss", "replica_1/loss"), "strategy-request"),
+        (("loss", "other"), "user-request"),  # not of two replicas
+        (("loss", "replica_1/loss", "other"), "user-request"),  # a sum of the program's own
+    ],
+)
+def test_a_sum_over_replicas_was_placed_by_the_strategy(summed: tuple[str, ...], reason: str) -> None:
+    host = [*REPLICAS, node("other", "Mean", T="float32"), node("AddN", "AddN", *summed, T="float32")]
+    asked = [node(one.name, one.op, device="/device:CPU:0") for one in host]
+    analysis = analyze(load(run_metadata(functions=[function_graphs([graph(CPU0, *host), GPU], pre=asked)])))
+    told = dict(zip(analysis.reasons["node_id"], analysis.reasons["reason"], strict=True))
+    assert told[analysis.flow.find("AddN")[0]] == reason
+
+
 def test_without_an_accelerator_there_is_nothing_to_explain_away() -> None:
     analysis = study(run_metadata([graph(CPU0, node("x", "MatMul", T="float32"))]))
     assert analysis.reasons["harmless"].tolist() == [True]

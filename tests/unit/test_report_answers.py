@@ -181,7 +181,7 @@ def test_without_input_copies_the_answer_is_no():
 
 def test_nameless_copies_may_be_the_input():
     rest = samples.transfers()
-    rest = rest[rest["category"] != "control"].assign(category="unknown")
+    rest = rest[rest["category"] != "control"].assign(category="unknown", producer_node_id=pd.NA)
     answer = answers(samples.analysis(transfers=schema.conform("transfers", rest)))["input_copied"]
     assert answer == "The trace cannot tell: what 3 copies a step to the accelerator carry is not recorded."
 
@@ -198,9 +198,30 @@ def test_blind_traces_cannot_tell_of_input():
         ("x", "Placeholder", 'the feed "x"'),
         ("args_0", "_Arg", 'the argument "args_0"'),
         ("IteratorGetNext", "IteratorGetNext", 'the dataset element "IteratorGetNext"'),
+        ("next_1", "IteratorGetNext", 'the dataset element "next_1"'),
         ("batch", "QueueDequeueManyV2", '"batch" (QueueDequeueManyV2)'),
         (None, None, '"t:0"'),
     ],
 )
 def test_inputs_are_called_what_people_call_them(producer, op, said):
     assert input_name({"producer": producer, "producer_op": op, "tensor": "t:0"}) == said
+
+
+def test_two_outputs_of_one_iterator_are_told_apart():
+    rows = [{"producer": "next", "producer_op": "IteratorGetNext", "tensor": tensor} for tensor in ("next", "next:1")]
+    assert [input_name(row) for row in rows] == ['the dataset element "next"', 'the dataset element "next:1"']
+
+
+@pytest.mark.parametrize("nameless", [True, False])
+def test_batches_of_an_iterator_on_the_gpu_are_copied_ahead(nameless):
+    nodes = samples.nodes()
+    nodes.loc[samples.ITERATOR, "device_id"] = samples.GPU
+    rest = samples.transfers()
+    rest = rest[~rest["category"].isin(["control", "input"])]
+    if nameless:
+        rest = rest.assign(category="unknown", producer_node_id=pd.NA)
+    made = samples.analysis(samples.trace(nodes=nodes), transfers=schema.conform("transfers", rest))
+    unknown = " Which of the copies in the step carry one is not recorded." if nameless else ""
+    assert answers(made)["input_copied"] == (
+        f'Ahead of the step: the iterator ("next") is on GPU:0, so batches are copied there early.{unknown}'
+    )

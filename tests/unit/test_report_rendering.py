@@ -9,6 +9,7 @@ from dataclasses import replace
 import pytest
 
 from tests import report_samples as samples
+from tfplace.diagnose.rule import Outcome
 from tfplace.model import schema
 from tfplace.report.json_report import render_json
 from tfplace.report.markdown import code, prose, render_markdown
@@ -202,6 +203,15 @@ def test_rules_of_one_reason_are_named_together():
     blind = [replace(samples.outcomes()[2], rule=rule) for rule in ("a", "b")]
     page = build_page(report(outcomes=blind), FILE)
     assert page.trust == ["Could not look: a, b (no graphs)."]
+
+
+def test_what_is_below_a_limit_is_not_called_nothing():
+    little = Outcome("feed-copied", "clear", "40.0 kB a step, below the limit of 100 kB")
+    page = build_page(report(outcomes=[*samples.outcomes(), little]), FILE)
+    assert page.rules == [
+        "Looked and found nothing: table-on-cpu.",
+        "Looked and found too little to matter: feed-copied (40.0 kB a step, below the limit of 100 kB).",
+    ]
 
 
 def test_the_verdict_is_not_said_twice():

@@ -66,8 +66,10 @@ def test_one_of_two_gpus_without_rows_is_named() -> None:
 
 
 def test_a_trace_without_a_gpu_says_so() -> None:
-    (title,) = titles(study(step({CPU0: [node("a", "NoOp")]}, length=10)))
-    assert title == "No GPU took part: the trace names 1 device, none of them a GPU."
+    one = finding("capture-quality", study(step({CPU0: [node("a", "NoOp")]}, length=10)))
+    assert one.title == "No GPU took part: the trace names 1 device, none of them a GPU."
+    assert one.fix.startswith("`tfplace simulate` runs the program on GPUs that are not there")
+    assert "--accelerator CPU:1" in one.fix
 
 
 def test_an_empty_trace_lacks_everything() -> None:

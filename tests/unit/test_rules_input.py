@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Sequence
 from typing import Any
 
@@ -151,6 +152,19 @@ def test_a_feed_is_not_an_input_pipeline() -> None:
     assert outcome("input-not-staged", analysis).outcome == "clear"
 
 
+@pytest.mark.parametrize(("rule", "op"), [("feed-copied", "_Arg"), ("input-not-staged", "IteratorGetNext")])
+def test_input_below_the_limit_is_clear_with_its_size(rule: str, op: str) -> None:
+    name = IMAGES if op == "_Arg" else "next"
+    little = outcome(rule, study(step(fed(op, name), outputs=sized(name, op, 40_000))))
+    assert (little.outcome, little.reason) == ("clear", "40.0 kB a step, below the limit of 100 kB")
+    nothing = outcome(rule, study(step({CPU0: [node("a", "NoOp")], GPU0: [node("y", "Neg", T="float32")]})))
+    assert (nothing.outcome, nothing.reason) == ("clear", None)
+
+
+def test_timed_input_below_the_limit_is_clear_with_its_share() -> None:
+    assert outcome("feed-copied", timed_feed(49)).reason == "4.9% of the step not hidden, below the limit of 5%"
+
+
 # ---------------------------------------------------------------- pageable-copy
 
 
@@ -175,6 +189,42 @@ def test_slow_pageable_copies_are_compared_with_the_best_pinned_copy() -> None:
     assert one.cost_basis == "estimated"
     assert "the best pinned copy here reached 10.0 GB/s" in one.detail
     assert one.bytes_per_step == 4_000_000
+
+
+@pytest.mark.parametrize(
+    ("category", "cure"),
+    [
+        ("variable", "pinning is no cure; put the variable on the GPU"),
+        ("input", "let tf.data make the batch"),
+        ("constant", "make each a `tf.Variable(value, trainable=False)`"),
+        ("gradient", "put the variable that they update on the GPU"),
+        ("fetch", "fetch fewer of them"),
+        ("activation", "run both ends of the copy on the GPU"),
+        ("shape", "run both ends of the copy on the GPU"),
+        ("unknown", "what it carries is not recorded"),
+    ],
+)
+def test_pageable_memory_has_a_cure_for_each_kind_of_value(category: str, cure: str) -> None:
+    analysis = kinds(SLOW)
+    analysis = dataclasses.replace(analysis, transfers=analysis.transfers.assign(category=category))
+    fix = finding("pageable-copy", analysis).fix
+    assert fix.startswith(f"{cure[0].upper()}{cure[1:]}")
+    assert ("tf.data" in fix) == (category == "input")
+
+
+def test_weights_and_input_in_pageable_memory_are_told_apart_the_larger_first() -> None:
+    partitions = fed()
+    home = weights("[2000,1000]")
+    for device, nodes in home.items():
+        partitions.setdefault(device, []).extend(n for n in nodes if n.name != "y0")
+    copies = [
+        copy(f"edge_1_{IMAGES}", "HtoD", 4_000_000, start=0, duration=1000, memory="Pageable to Device"),
+        copy("edge_0_w/read", "HtoD", 8_000_000, start=1000, duration=2000, memory="Pageable to Device"),
+    ]
+    late = [kernel("y", "MatMul", start=3000, duration=10)]
+    one = finding("pageable-copy", study(step(partitions, length=10_000, copies=copies, kernels=late)))
+    assert one.fix.startswith("Weights: pinning is no cure; ")
+    assert " Input: let tf.data " in one.fix
 
 
 def test_without_a_pinned_copy_the_stated_bus_is_the_yardstick() -> None:

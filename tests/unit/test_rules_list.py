@@ -125,7 +125,7 @@ def test_numbers_in_sentences() -> None:
         "123 ms", "12.3 ms", "0.36 ms", "0.004 ms", "less than 0.001 ms",
     ]  # fmt: skip
     assert (about(360_000), about(1)) == ("about 0.36 ms", "less than 0.001 ms")
-    assert (size(8000), size(12_000), size(None)) == ("8,000 bytes", "12.0 kB", "an unknown number of bytes")
+    assert (size(8000), size(12_000), size(None)) == ("8.0 kB", "12.0 kB", "an unknown number of bytes")
     assert (plural(1, "copy", "copies"), plural(2.5, "copy", "copies")) == ("1 copy", "2.5 copies")
     assert (listing([]), listing("a"), listing("ab"), listing("abc"), listing("abcde")) == (
         "none", "a", "a and b", "a, b and c", "a, b, c and 2 more",

@@ -123,12 +123,26 @@ def stitches(count: int, *, fetched: bool = True) -> tuple[dict[str, Any], list[
     return {CPU0: host, GPU0: gpu}, copies
 
 
+def test_the_key_of_a_random_op_is_nothing_to_move() -> None:
+    """As Keras' Dropout makes it: a seed on the GPU, key and counter in host memory, the numbers on the GPU again."""
+    down, seed = crossing("edge_1_seed", "seed", GPU0, GPU0, host_recv=True, T="int64", tensor_type="int64")
+    up, key = crossing("edge_2_key", "key", GPU0, GPU0, host_send=True, T="uint64", tensor_type="uint64")
+    made = node("key", "StatelessRandomGetKeyCounter", seed.name, Tseed="int64", _output_shapes=["[1]", "[2]"])
+    state = node("seed", "Cast", SrcT="int64", DstT="int64", _output_shapes=["[2]"])
+    numbers = node("numbers", "StatelessRandomUniformV2", key.name, dtype="float32")
+    partitions = {CPU0: [node("a", "NoOp")], GPU0: [state, down, seed, made, up, key, numbers]}
+    fix = finding("ping-pong", study(step(partitions))).fix
+    assert "Leave it: it makes the key and counter of a stateless random op (Keras' Dropout" in fix
+    assert "Replace it" not in fix and "neighbours" not in fix
+    assert "`jit_compile=True`" in fix
+
+
 def test_an_op_booked_on_the_gpu_that_works_in_host_memory_is_caught() -> None:
     partitions, copies = stitches(4)
     one = finding("ping-pong", study(step(partitions, length=1000, copies=copies), tf_era="TF1"))
     assert one.title == (
         "All 4 DynamicStitch nodes, though placed on GPU:0, took their inputs in host memory, so data goes down and up "
-        "around each: 4 copies down and 3 up in the step, 2,800 bytes."
+        "around each: 4 copies down and 3 up in the step, 2.8 kB."
     )
     assert one.bytes_per_step == 7 * 400
     assert one.cost_ns_per_step == 3 * 61_000  # from each copy down to the end of its copy up

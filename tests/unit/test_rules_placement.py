@@ -4,7 +4,23 @@ from __future__ import annotations
 
 from typing import Any
 
-from tests.builders import CPU0, CPU1, GPU0, copy, function_graphs, graph, kernel, lane, node, op, output, run_metadata
+import pytest
+
+from tests.builders import (
+    CPU0,
+    CPU1,
+    GPU0,
+    GPU1,
+    copy,
+    function_graphs,
+    graph,
+    kernel,
+    lane,
+    node,
+    op,
+    output,
+    run_metadata,
+)
 from tests.unit.rules_support import crossing, finding, outcome, step, study, weights
 
 # ---------------------------------------------------------------- cpu-reason
@@ -34,6 +50,39 @@ def test_nodes_on_the_host_are_counted_by_reason_with_what_they_send() -> None:
     assert (one.bytes_per_step, one.cost_ns_per_step, one.severity) == (12_000, 1000, "info")
     assert one.evidence[0].startswith("int32-host: 1 node (0 harmless, 12.0 kB a step sent to a GPU): count (AddV2)")
     assert any(line.startswith("string: ") for line in one.evidence)
+
+
+def strategy_sum() -> Any:
+    """`strategy.reduce` of one loss per GPU: the sum is on the host, as the strategy asks."""
+    down1, got1 = crossing("edge_1_loss", "loss", GPU0, CPU0, T="float32")
+    down2, got2 = crossing("edge_2_loss", "replica_1/loss", GPU1, CPU0, T="float32")
+    up, got3 = crossing("edge_3_AddN", "AddN", CPU0, GPU0, T="float32")
+    total = node("AddN", "AddN", got1.name, got2.name, T="float32", N=2)
+    partitions = [
+        graph(GPU0, node("loss", "Mean", T="float32"), down1, got3, node("y", "Neg", got3.name, T="float32")),
+        graph(GPU1, node("replica_1/loss", "Mean", T="float32"), down2),
+        graph(CPU0, got1, got2, total, up),
+    ]
+    asked = [node("AddN", "AddN", T="float32", device="/device:CPU:0")]
+    return study(run_metadata(functions=[function_graphs(partitions, pre=asked)]))
+
+
+def test_the_nodes_that_cross_are_named_first() -> None:
+    partitions = host_work()
+    partitions[CPU0][:0] = [node(f"before_{number}", "AddV2", T="int32") for number in range(5)]
+    sizes = [("count", "AddV2", output(0, "int32", "[3000]", 12_000))]
+    line = finding("cpu-reason", study(step(partitions, outputs=sizes))).evidence[0]
+    assert line.startswith("int32-host: 6 nodes (5 harmless, 12.0 kB a step sent to a GPU): count (AddV2), ")
+
+
+@pytest.mark.parametrize("rule", ["cpu-reason", "ping-pong"])
+def test_the_strategys_own_request_is_told_with_what_changes_it(rule: str) -> None:
+    one = finding(rule, strategy_sum())
+    told = " ".join((one.detail, *one.evidence))
+    assert "the distribution strategy asked for /device:CPU:0, to sum over its replicas there" in told
+    assert "the program asked" not in told
+    assert '`strategy.reduce` sums on the CPU unless it is called under `with tf.device("/GPU:0")`.' in one.fix
+    assert "  " not in one.fix
 
 
 def test_host_work_that_no_gpu_sees_is_called_harmless() -> None:

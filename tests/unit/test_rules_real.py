@@ -68,7 +68,9 @@ def test_two_towers_take_the_weights_twice() -> None:
 def test_of_the_embedding_rows_cross_not_the_table() -> None:
     found = own("embedding_on_cpu.pbtxt")
     one = found["table-on-cpu"]
-    assert one.title == "Only rows of embedding/table cross to GPU:0: 65.5 kB a step of 25.6 MB."
+    assert (
+        one.title == "Only rows of embedding/table (25.6 MB) cross: 65.5 kB a step to GPU:0, 67.6 kB of gradient back."
+    )
     assert "variable-on-cpu" not in found
 
 
@@ -125,7 +127,7 @@ def test_dynamic_stitch_of_issue_7251_is_the_first_finding() -> None:
     assert first.rule == "ping-pong"
     assert first.title == (
         "All 10 DynamicStitch nodes, though placed on GPU:0, took their inputs in host memory, so data goes down and "
-        "up around each: 11 copies down and 9 up in the step, 8,000 bytes."
+        "up around each: 11 copies down and 9 up in the step, 8.0 kB."
     )
     assert first.cost_ns_per_step == 1_200_000  # the nine trips: 200, 135, 126, 156, 152, 118, 113, 101 and 99 us
     assert (first.cost_basis, first.confidence, first.severity) == ("measured", "joined", "warning")

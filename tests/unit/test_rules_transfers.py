@@ -51,7 +51,9 @@ def test_a_constant_of_which_a_part_is_used_should_be_sliced_first() -> None:
 
 @pytest.mark.parametrize(("shape", "result"), [("[250,1000]", "found"), ("[249999]", "clear")])
 def test_constants_count_from_one_megabyte(shape: str, result: str) -> None:
-    assert outcome("constant-copied", study(step(constant(shape)))).outcome == result
+    told = outcome("constant-copied", study(step(constant(shape))))
+    assert told.outcome == result
+    assert (told.reason is not None and "below the limit of 1.0 MB" in told.reason) == (result == "clear")
 
 
 # ---------------------------------------------------------------- fetch-copied
@@ -69,7 +71,7 @@ def fetched(name: str = "loss", num_bytes: int = 4, shape: str = "[]") -> Any:
 
 def test_a_scalar_fetch_is_worth_a_word_not_a_warning() -> None:
     one = finding("fetch-copied", study(fetched()))
-    assert one.title == "Every step hands back 1 value from GPU:0: 4 bytes a step."
+    assert one.title == "Every step hands back 1 value from GPU:0: 4 B a step."
     assert one.severity == "info"
     assert "Small results cost the wait, not the bytes." in one.detail
 
@@ -137,7 +139,7 @@ def test_many_small_copies_cost_their_time_and_the_gaps_after_them() -> None:
     one = finding("tiny-copies", many(50))
     assert one.cost_ns_per_step == 50 * (2000 + 5000)
     assert (one.cost_basis, one.confidence, one.bytes_per_step) == ("measured", "timed", 400)
-    assert one.title == "50 small copies in the step move only 400 bytes in all."
+    assert one.title == "50 small copies in the step move only 400 B in all."
     assert one.severity == "warning"  # 0.35 of 10 ms
     assert one.evidence[0] == "below 256 B: 50 copies a step"
 
@@ -233,14 +235,14 @@ def test_an_edge_inside_a_loop_is_counted_per_step() -> None:
     copies = [copy("edge_5_next", "HtoD", 4, start=10 * i, duration=2) for i in range(7)]
     copies.append(copy("edge_0_w/read", "HtoD", 40, start=500, duration=2))
     one = finding("transfer-in-loop", loop(copies))
-    assert one.title == "1 tensor crosses the bus inside a loop: 7 copies a step, 28 bytes."
+    assert one.title == "1 tensor crosses the bus inside a loop: 7 copies a step, 28 B."
     assert (one.cost_ns_per_step, one.cost_basis) == (14_000, "measured")
     assert one.subjects == ("next",)
 
 
 def test_without_copies_a_loop_costs_so_much_each_time() -> None:
     one = finding("transfer-in-loop", loop())
-    assert one.title == "1 tensor crosses the bus inside a loop: once per iteration, 4 bytes each time."
+    assert one.title == "1 tensor crosses the bus inside a loop: once per iteration, 4 B each time."
     assert "How often the loop runs is not in the trace." in one.detail
 
 

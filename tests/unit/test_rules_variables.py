@@ -158,8 +158,9 @@ GRADIENT = lane(GPU0, op("gradients/g", "Relu", start=50, duration=1, outputs=[o
 def test_rows_of_a_table_are_told_apart_from_the_table() -> None:
     analysis = study(step(embedding(), outputs=ROWS, more_lanes=[GRADIENT]))
     one = finding("table-on-cpu", analysis)
-    assert one.title == "Only rows of table cross to GPU:0: 5,120 bytes a step of 256 kB."
+    assert one.title == "Only rows of table (256 kB) cross: 5.1 kB a step to GPU:0, 5.1 kB of gradient back."
     assert one.bytes_per_step == 10_240  # rows down, their gradient up
+    assert "both ways together" in one.detail
     assert one.cost_ns_per_step == pytest.approx(10_240 / 12)
     assert one.severity == "info"
     assert "dense" not in one.detail
@@ -185,7 +186,7 @@ def test_several_tables_are_one_finding() -> None:
     two[GPU0] += [into, node("y", "Relu", into.name)]
     sizes = [*ROWS, ("more", "Gather", output(0, "float32", "[20,64]", 5120))]
     one = finding("table-on-cpu", study(step(two, outputs=sizes, more_lanes=[GRADIENT])))
-    assert one.title == "Only rows of 2 tables cross to GPU:0: 10.2 kB a step of 2.6 MB."
+    assert one.title == "Only rows of 2 tables (2.6 MB) cross: 10.2 kB a step to GPU:0, 5.1 kB of gradient back."
     assert set(one.subjects) == {"table", "big"}
 
 

@@ -23,9 +23,9 @@ class Analysis:
         transfers: `schema.TRANSFERS`; one row per copy seen, plus one per pair without a copy.
         variables: `schema.VARIABLES`.
         reasons: Why each host node of a job with an accelerator is on the host.
-            Columns: node_id, reason (user-request, input-pipeline, int32-host, string, resource, no-gpu-kernel,
-            colocation, variable, grappler, unknown), detail (one sentence), harmless (bool: nothing it makes, directly
-            or through other host nodes, is sent to a device).
+            Columns: node_id, reason (user-request, strategy-request, input-pipeline, int32-host, string, resource,
+            no-gpu-kernel, colocation, variable, grappler, unknown), detail (one sentence), harmless (bool: nothing it
+            makes, directly or through other host nodes, is sent to a device).
         placement: Columns: device_id, op, nodes (count).
         kernels: Answers 'has this op a GPU kernel for these types'.
         step_count: Traced steps, at least 1.

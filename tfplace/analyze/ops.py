@@ -129,11 +129,31 @@ SHAPE_OPS = frozenset(
 )
 """Ops that make or take shapes, sizes and axes as small whole numbers."""
 
-GRADIENTS = re.compile(r"Grad(V\d)?$|Backprop(Input|Filter)?(V\d)?$|GradGrad|^AddN$")
+GRADIENTS = re.compile(r"Grad(V\d)?$|Backprop(Input|Filter)?(V\d)?$|GradGrad")
 GRADIENT_NAMES = re.compile(r"(^|/)gradients?(_\d+)?/|gradient_tape/|_grad/|(^|/)Gradient")
 
 GRADIENT_SUMS = frozenset({"AddN", "Add", "AddV2", "Mul", "RealDiv", "DivNoNan", "Mean", "Sum", "Concat", "ConcatV2"})
 """What stands between a gradient and its update: sums over towers, scaling, clipping."""
+
+SCALINGS = frozenset({"Mul", "RealDiv", "DivNoNan"})
+PACKINGS = frozenset({"Concat", "ConcatV2", "Pack"})
+"""Ops that put values side by side in one tensor: what is made of gradients alone is one."""
+
+SUMS = frozenset({"AddN", "Add", "AddV2"})
+"""Ops whose output is a gradient as soon as one of their inputs is."""
+
+_DELTA_SLOTS = {
+    **{"GradientDescent": 2, "ProximalGradientDescent": 4, "Momentum": 3, "KerasMomentum": 3},
+    **{"Adam": 9, "AdamWithAmsgrad": 10, "AdaMax": 8, "Adadelta": 6, "RMSProp": 7, "CenteredRMSProp": 8},
+    **{"Adagrad": 3, "AdagradV2": 4, "ProximalAdagrad": 5, "AdagradDA": 3},
+    **{"Ftrl": 3, "FtrlV2": 3, "PowerSign": 6, "AddSign": 6},
+}
+"""Input of (Resource)(Sparse)Apply... that takes the gradient; a sparse update takes the row numbers in the next.
+
+Source: tensorflow/core/ops/training_ops.cc.
+"""
+
+_APPLY = re.compile(r"^(?:Resource)?(Sparse)?Apply(\w+)$")
 
 DEBUG_OPS = re.compile(
     r"^(Assert|Print|PrintV2|CheckNumerics\w*|PyFunc|PyFuncStateless|EagerPyFunc|.*Summary(V2)?|Write\w*Summary|"
@@ -149,6 +169,18 @@ WHILE_OPS = frozenset({"Enter", "RefEnter", "NextIteration", "LoopCond", "Exit",
 
 BOOKKEEPING = frozenset({"_Send", "_HostSend", "_Recv", "_HostRecv", "_Arg", "_Retval", "NoOp", "_SOURCE", "_SINK", ""})
 """Nodes that no one placed: the runtime's own ends of edges."""
+
+
+def takes_delta(op: str, slot: int) -> bool:
+    """Tell whether input `slot` of an update op is its gradient or delta (or its row numbers), no hyperparameter.
+
+    True where that is not known: slot 0 is the variable itself, and stands for an input whose number is not recorded.
+    """
+    match = _APPLY.match(op)
+    if slot <= 0 or match is None or match[2] not in _DELTA_SLOTS:
+        return True
+    delta = _DELTA_SLOTS[match[2]]
+    return slot == delta or (match[1] is not None and slot == delta + 1)
 
 
 def is_variable(op: str) -> bool:

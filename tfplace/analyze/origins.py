@@ -74,24 +74,66 @@ def trace_origin(flow: Dataflow, node: int, slot: int = 0) -> Origin:
     return Origin("computed", node, slot)
 
 
-def updates_from(flow: Dataflow, node: int, hops: int = 3) -> list[int]:
-    """Return the update ops (ApplyGradientDescent ...) that a value reaches within a few host ops.
+def entries(flow: Dataflow, node: int, value: int | None) -> list[int]:
+    """Return the input numbers of `node` that read `value` (a `_Recv` or a producer); [] where that is not known."""
+    return [] if value is None else [slot for reader, slot, _ in flow.outputs(value) if reader == node]
 
-    Gradients are often summed, scaled or averaged on the host before the update takes them.
+
+def updates_from(flow: Dataflow, node: int, value: int | None = None, hops: int = 3) -> list[int]:
+    """Return the update ops (ApplyGradientDescent ...) that a value reaches as a delta within a few host ops.
+
+    Gradients are often summed, scaled or averaged on the host before the update takes them. A learning rate, or
+    another factor, reaches the update too, but is no delta.
+
+    Args:
+        flow: The dataflow.
+        node: A reader of the value.
+        value: The `_Recv` or producer that it reads; null = not known.
+        hops: How many ops may stand between.
     """
     found: dict[int, None] = {}
-    frontier = [(node, hops)]
+    frontier = [(node, hops, slot) for slot in entries(flow, node, value) or [0]]
     seen = {node}
     while frontier:
-        current, left = frontier.pop()
+        current, left, slot = frontier.pop()
         op = flow.op[current]
         if ops.UPDATES.match(op):
-            found[current] = None
+            if ops.takes_delta(op, slot):
+                found[current] = None
             continue
         if left == 0 or not (op in ops.SIZE_KEEPING or op in ops.GRADIENT_SUMS or flow.is_recv(current)):
             continue
-        for consumer, _, _ in flow.outputs(current):
-            if consumer not in seen:
+        if is_factor(flow, current, slot):
+            continue
+        for consumer, at, _ in flow.outputs(current):
+            if consumer not in seen or flow.op[consumer] in ops.SCALINGS or ops.UPDATES.match(flow.op[consumer]):
                 seen.add(consumer)
-                frontier.append((consumer, left - (0 if flow.is_recv(current) else 1)))
+                frontier.append((consumer, left - (0 if flow.is_recv(current) else 1), at))
     return list(found)
+
+
+def is_factor(flow: Dataflow, node: int, slot: int) -> bool:
+    """Tell whether input `slot` of a product or quotient is a scalar that only scales the other input."""
+    if flow.op[node] not in ops.SCALINGS:
+        return False
+    source = next(((producer, out) for producer, out, own in flow.inputs(node) if own == slot), None)
+    whole = flow.value_type(node, 0)[1]
+    return source is not None and flow.value_type(*flow.source(*source))[1] == "[]" and whole not in (None, "[]")
+
+
+def made_of_gradients(flow: Dataflow, node: int, hops: int = 4) -> bool:
+    """Tell whether a value is a gradient: by the op that makes it or its name, or as sum or packing of gradients."""
+    op = flow.op[node]
+    if ops.GRADIENT_NAMES.search(flow.name[node]) or ops.GRADIENTS.search(op):
+        return True
+    if hops == 0 or not (op in ops.SIZE_KEEPING or op in ops.PACKINGS or op in ops.SUMS):
+        return False
+    sources = [flow.source(producer, slot)[0] for producer, slot, _ in flow.inputs(node)]
+    if not sources:
+        return op == "AddN"  # of a trace without edges: what else sums many tensors in a step
+    if op in ops.SIZE_KEEPING:
+        return made_of_gradients(flow, sources[0], hops - 1)
+    if op in ops.SUMS:
+        return any(made_of_gradients(flow, source, hops - 1) for source in sources)
+    packed = [source for source in sources if flow.op[source] != "Const"]  # the axis
+    return bool(packed) and all(made_of_gradients(flow, source, hops - 1) for source in packed)

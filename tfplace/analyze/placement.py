@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 
@@ -15,6 +16,8 @@ from tfplace.analyze.variables import Variable
 from tfplace.model.trace import Trace
 from tfplace.names import parse_device
 
+_REPLICA = re.compile(r"(?:^|/)replica_(\d+)/")
+
 
 def short_request(requested: str | None) -> str:
     """Return a requested device as a program writes it: '/device:CPU:0' for '/job:localhost/.../device:CPU:0'."""
@@ -27,6 +30,18 @@ def is_control_dummy(flow: Dataflow, node: int) -> bool:
     if flow.op[node] != "Const" or flow.value_bytes(node, 0) != 0 or not flow.control_inputs(node):
         return False
     return all(flow.is_send(consumer) for consumer, _, _ in flow.outputs(node))
+
+
+def sums_over_replicas(flow: Dataflow, node: int) -> bool:
+    """Tell whether the node is the sum that a distribution strategy itself makes over its replicas.
+
+    Source: tensorflow/python/distribute/cross_device_ops.py (_simple_reduce: an AddN under a device of its own choice);
+    mirrored_run.py (names of all replicas but the first stand in a scope replica_N).
+    """
+    if flow.op[node] != "AddN" or _REPLICA.search(flow.name[node]):
+        return False
+    scopes = [_REPLICA.search(flow.name[flow.source(producer, slot)[0]]) for producer, slot, _ in flow.inputs(node)]
+    return len({scope and scope[1] for scope in scopes}) == len(scopes) > 1
 
 
 def main_dtype(flow: Dataflow, node: int) -> str | None:
@@ -132,6 +147,9 @@ class Placer:
     def _fitting(self, node: int) -> Iterator[tuple[str, str]]:
         """Yield every reason that fits, the most certain first."""
         op, dtype = self._flow.op[node], main_dtype(self._flow, node)
+        if self.asked_for_host(node) and sums_over_replicas(self._flow, node):
+            asked = short_request(self.requested(node))
+            yield "strategy-request", f"the distribution strategy asked for {asked}, to sum over its replicas there"
         if self.asked_for_host(node):
             yield "user-request", f"the program asked for {short_request(self.requested(node))}"
         if ops.DATASETS.search(op) or ops.INPUTS.match(op):

@@ -16,6 +16,7 @@ from tfplace.analyze.variables import Variable, owners
 from tfplace.model.trace import Trace
 
 _BUS = ("H2D", "D2H", "P2P")
+_MOVED = ("variable_id", "dst_device_id", "num_bytes", "rows_only", "consumer_node_ids", "category", "recv_node_id")
 
 
 @dataclass
@@ -46,14 +47,14 @@ def measure_movement(flow: Dataflow, variables: list[Variable], transfers: pd.Da
     moves = [Movement(rows_only=True) for _ in variables]
     owner = owners(variables)
     bus = transfers[transfers["direction"].isin(_BUS).fillna(False) & (transfers["category"] != "control")]
-    columns = ["variable_id", "dst_device_id", "num_bytes", "rows_only", "consumer_node_ids", "category"]
-    for row in bus[columns].itertuples(index=False, name=None):
-        variable, destination, size, rows_only, consumers, category = row
+    for row in bus[[*_MOVED]].itertuples(index=False, name=None):
+        variable, destination, size, rows_only, consumers, category, recv = row
         if not pd.isna(variable):
             _carry(moves[int(variable)], destination, size, bool(rows_only))
         if category == "variable":
             continue  # a value is not an update, also where an update reads it
-        updates = {u for consumer in consumers or () for u in updates_from(flow, consumer)}
+        value = None if pd.isna(recv) else int(recv)
+        updates = {u for consumer in consumers or () for u in updates_from(flow, consumer, value)}
         for update in updates:
             inputs = flow.inputs(update)
             target = owner.get(inputs[0][0]) if inputs else None

@@ -58,7 +58,8 @@ def report(**options: Any) -> None:
     "-o",
     "--output",
     metavar="FILE",
-    help="Write there; .gz at the end compresses, '-' is standard output. Needed unless --open is given.",
+    help="Write there: JSON, or Perfetto's own format where it ends in .pftrace; .gz after it compresses, '-' is "
+    "standard output. Needed unless --open is given.",
 )
 @force_option
 @click.option("--steps", metavar="A:B", help="Draw these steps only: A:B, both included; A: or :B or one number.")

@@ -84,7 +84,9 @@ def render_facts(facts: dict[str, Any]) -> str:
     sources = facts["sources"]
     lines += wrap(f"{sources[0]} and {len(sources) - 1} more files" if len(sources) > 3 else ", ".join(sources))
     version = facts["tf_version"] or (f"not stated ({facts['tf_era']} by its content)" if facts["tf_era"] else None)
-    holds = [name for key, name in _HOLDS.items() if facts[key]]
+    holds = [
+        _HELD_SIMULATED.get(key, name) if facts["simulated"] else name for key, name in _HOLDS.items() if facts[key]
+    ]
     rows = [
         ("format", facts["format"]),
         ("TensorFlow", version or "not stated"),
@@ -107,6 +109,7 @@ _HOLDS = {
     "has_times": "step times",
     "has_device_times": "accelerator times",
 }
+_HELD_SIMULATED = {"has_device_times": "times of simulated accelerators (not a GPU's)"}
 
 
 def _devices(facts: dict[str, Any]) -> list[str]:
@@ -130,7 +133,7 @@ def _graphs_and_events(facts: dict[str, Any]) -> list[str]:
 
 def _copy_lines(facts: dict[str, Any]) -> list[str]:
     rows = [
-        (row["direction"] or "?", f"{row['count']:,}", "?" if row["bytes"] is None else f"{row['bytes']:,}")
+        (row["direction"] or "?", f"{row['count']:,}", "?" if row["bytes"] is None else format_bytes(row["bytes"]))
         for row in facts["copies"]
     ]
     return ["", *align(("copies", "count", "bytes"), rows, (False, True, True), indent="  ")] if rows else []

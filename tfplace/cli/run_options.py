@@ -37,7 +37,7 @@ def record(context: click.Context, /, **options: Any) -> None:
     """Run an unedited script or module, capture its training step, and report on it.
 
     The step is found: the tf.function or Session.run with most nodes that repeats. Output, arguments, exit code and
-    errors of the program pass through untouched.
+    errors of the program pass through untouched. Where it succeeds but ran no such step, the exit code is 2.
 
     \b
     tfplace record -o trace.pb train.py --epochs 1

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from tfplace.analyze.analysis import Analysis
 from tfplace.diagnose.words import fix
 from tfplace.units import format_bytes
@@ -37,11 +39,17 @@ def table_on_cpu(analysis: Analysis, table_bytes: int | None, *, dense: bool) ->
     )
 
 
-def cpu_reason(analysis: Analysis) -> str:
-    """Fix of cpu-reason."""
+STRATEGY_SUM = '`strategy.reduce` sums on the CPU unless it is called under `with tf.device("/GPU:0")`.'
+"""Source: tensorflow/python/distribute/distribute_lib.py (_reduce: the current device, else "/device:CPU:0")."""
+
+
+def cpu_reason(analysis: Analysis, *, by_strategy: bool) -> str:
+    """Fix of cpu-reason; `by_strategy`: a distribution strategy itself asked for the host."""
     return fix(
         analysis,
-        "for state that crosses to the GPU use int64 or float32 in place of int32; take the `tf.device` request away "
+        f"{STRATEGY_SUM} "
+        * by_strategy
+        + "For state that crosses to the GPU use int64 or float32 in place of int32; take the `tf.device` request away "
         "where the program asked for the CPU; for an op without a GPU kernel see the rule ping-pong.",
     )
 
@@ -100,11 +108,23 @@ def xla_hides_placement(analysis: Analysis) -> str:
 
 def ping_pong(analysis: Analysis, instead: str, hint: str) -> str:
     """Fix of ping-pong: `instead` names the replacement, `hint` what other TensorFlow versions do."""
-    return fix(
-        analysis,
-        f"{hint}{instead} Or keep the chain on one side: put the neighbours on the CPU as well "
-        '(`with tf.device("/CPU:0")`), so that one crossing remains.',
+    one_side = (
+        "Or keep the chain on one side: put the neighbours on the CPU as well "
+        '(`with tf.device("/CPU:0")`), so that one crossing remains.'
     )
+    return fix(analysis, " ".join(filter(None, (hint, instead, one_side))))
+
+
+def random_keys(analysis: Analysis, hint: str, num_bytes: int | None) -> str:
+    """Fix of ping-pong where the host only makes the key and counter of random ops: nobody can place that elsewhere."""
+    moved = "" if num_bytes is None else f", {format_bytes(num_bytes)} a step"
+    leave = (
+        "Leave it: it makes the key and counter of a stateless random op (Keras' Dropout, "
+        f"`tf.random.stateless_uniform`){moved}, and no placement changes that; a seed on the CPU adds copies. "
+        "Where the wait shows, compile the step by XLA (`jit_compile=True`; Keras does so by itself on a GPU), which "
+        "draws the numbers on the GPU."
+    )
+    return fix(analysis, " ".join(filter(None, (hint, leave))))
 
 
 def constant_copied(analysis: Analysis, *, sliced: bool) -> str:
@@ -158,13 +178,33 @@ def input_not_staged(analysis: Analysis) -> str:
     )
 
 
-def pageable_copy(analysis: Analysis) -> str:
-    """Fix of pageable-copy."""
-    return fix(
-        analysis,
+_UNPAGED = {
+    "variable": (
+        "weights",
+        "pinning is no cure; put the variable on the GPU, and none is copied (rule variable-on-cpu).",
+    ),
+    "input": (
+        "input",
         "let tf.data make the batch (`map`, `batch`) in place of `from_generator` or numpy arrays: its buffers can be "
         "pinned. Fewer, larger copies also help.",
-    )
+    ),
+    "constant": ("constants", "make each a `tf.Variable(value, trainable=False)` on the GPU (rule constant-copied)."),
+    "gradient": ("gradients", "put the variable that they update on the GPU (rule update-on-cpu)."),
+    "fetch": ("results", "fetch fewer of them, or less often (rule fetch-copied)."),
+    "unknown": ("the rest", "what it carries is not recorded; `output_partition_graphs=True` records it."),
+}
+_UNPAGED_ELSE = (
+    "values of ops on the CPU",
+    "run both ends of the copy on the GPU (rules cpu-reason and ping-pong): TensorFlow chooses the memory itself.",
+)
+
+
+def pageable_copy(analysis: Analysis, categories: Iterable[str]) -> str:
+    """Fix of pageable-copy, by what the copies carry; the first is the most."""
+    told = list(dict.fromkeys(_UNPAGED.get(kind, _UNPAGED_ELSE) for kind in categories))
+    if len(told) == 1:
+        return fix(analysis, told[0][1])
+    return fix(analysis, " ".join(f"{what[:1].upper()}{what[1:]}: {cure}" for what, cure in told))
 
 
 _RULE_OF = {

@@ -150,7 +150,8 @@ def _accelerators(analysis: Analysis) -> Iterator[Finding]:
         yield _finding(
             f"No GPU took part: the trace names {hosts}, none of them a GPU.",
             "Nothing crosses a bus, so the rules about placement and transfers have nothing to look at.",
-            "Trace a run with a GPU, or name a logical CPU device that stands for one: --accelerator CPU:1.",
+            "`tfplace simulate` runs the program on GPUs that are not there, and shows where all would go. Or trace a "
+            "run with a GPU, or name a logical CPU device that stands for one: --accelerator CPU:1.",
         )
     elif trace.simulated is not None:
         yield _finding(

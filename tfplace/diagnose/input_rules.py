@@ -12,7 +12,7 @@ from tfplace.analyze.analysis import Analysis
 from tfplace.analyze.origins import is_client_end, is_resource, trace_origin
 from tfplace.diagnose import advice, facts, words
 from tfplace.diagnose.facts import Cost, Row
-from tfplace.diagnose.rule import Finding, Skip
+from tfplace.diagnose.rule import BelowLimit, Finding, Skip
 from tfplace.diagnose.thresholds import Thresholds
 from tfplace.model.rows import python_records
 from tfplace.units import format_bytes
@@ -35,13 +35,18 @@ def _inputs(analysis: Analysis, *, fed: bool) -> pd.DataFrame:
     return facts.where(rows, [_is_feed(analysis, row) == fed for row in python_records(rows)])
 
 
-def _matters(analysis: Analysis, thresholds: Thresholds, rows: pd.DataFrame, cost: Cost, least_share: float) -> bool:
-    """Tell whether input copies are worth a finding: by exposed time where it was measured, else by bytes."""
+def _require_weight(
+    analysis: Analysis, thresholds: Thresholds, rows: pd.DataFrame, cost: Cost, least_share: float
+) -> None:
+    """Raise BelowLimit where input copies are not worth a finding: by exposed time if measured, else by bytes."""
     share = facts.share_of_step(analysis, cost.ns) if cost.basis == "measured" else None
     if share is not None:
-        return share >= least_share
-    total = facts.bytes_per_step(analysis, rows)
-    return total is None or total >= thresholds.untimed_input_bytes
+        if share < least_share:
+            raise BelowLimit(f"{share:.1%} of the step not hidden, below the limit of {least_share:.0%}")
+        return
+    total, least = facts.bytes_per_step(analysis, rows), thresholds.untimed_input_bytes
+    if total is not None and total < least:
+        raise BelowLimit(f"{words.size(total)} a step, below the limit of {words.size(least)}")
 
 
 def feed_copied(analysis: Analysis, thresholds: Thresholds) -> Iterator[Finding]:
@@ -51,8 +56,7 @@ def feed_copied(analysis: Analysis, thresholds: Thresholds) -> Iterator[Finding]
     if rows.empty:
         return
     cost = facts.cost_of(analysis, thresholds, rows)
-    if not _matters(analysis, thresholds, rows, cost, thresholds.feed_exposed_share):
-        return
+    _require_weight(analysis, thresholds, rows, cost, thresholds.feed_exposed_share)
     names = facts.distinct(rows["tensor_name"].tolist())
     pieces = facts.count_per_step(analysis, rows)
     total = facts.bytes_per_step(analysis, rows)
@@ -127,8 +131,7 @@ def input_not_staged(analysis: Analysis, thresholds: Thresholds) -> Iterator[Fin
     if rows.empty:
         return
     cost = facts.cost_of(analysis, thresholds, rows)
-    if not _matters(analysis, thresholds, rows, cost, thresholds.input_exposed_share):
-        return
+    _require_weight(analysis, thresholds, rows, cost, thresholds.input_exposed_share)
     total = facts.bytes_per_step(analysis, rows)
     names = facts.distinct(rows["tensor_name"].tolist())
     yield Finding(
@@ -174,8 +177,11 @@ def pageable_copy(analysis: Analysis, thresholds: Thresholds) -> Iterator[Findin
         return
     cost, speeds = _saving(analysis, thresholds, slow, best, timed=timed)
     share = facts.share_of_step(analysis, cost.ns)
-    if not cost.ns or (share is not None and share < thresholds.pageable_saving_share):
+    if not cost.ns:
         return
+    if share is not None and share < thresholds.pageable_saving_share:
+        least = thresholds.pageable_saving_share
+        raise BelowLimit(f"pinned memory would save {share:.2%} of the step, below the limit of {least:.1%}")
     total = facts.bytes_per_step(analysis, slow)
     count = facts.count_per_step(analysis, slow)
     names = facts.distinct(slow["tensor_name"].tolist())
@@ -186,11 +192,17 @@ def pageable_copy(analysis: Analysis, thresholds: Thresholds) -> Iterator[Findin
         f"{'uses' if count == 1 else 'use'} pageable host memory: {words.size(total)} a step{speeds}.",
         detail="The driver copies pageable memory through a buffer of its own, and the copy cannot run beside the "
         f"kernels: {cost.words}.",
-        fix=advice.pageable_copy(analysis),
+        fix=advice.pageable_copy(analysis, _kinds(analysis, slow)),
         evidence=words.transfer_lines(analysis, slow, timed=timed),
         **cost.fields(total),
         subjects=tuple(names),
     )
+
+
+def _kinds(analysis: Analysis, rows: pd.DataFrame) -> list[str]:
+    """Return what the copies carry, most bytes first."""
+    sizes = rows["num_bytes"].astype("Int64").fillna(0).groupby(rows["category"].fillna("unknown"), observed=True).sum()
+    return [str(kind) for kind in sizes.sort_values(ascending=False, kind="stable").index]
 
 
 def _durations(rows: pd.DataFrame) -> pd.Series[float]:

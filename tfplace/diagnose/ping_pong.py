@@ -33,6 +33,11 @@ _INSTEAD = {
     "LookupTableFind": "Look the keys up in the input pipeline, before the step.",
     "Where": "Or keep the mask and multiply by it, so that no indices are needed.",
 }
+_RANDOM_KEYS = frozenset({"StatelessRandomGetKeyCounter", "StatelessRandomGetKeyCounterAlg", "StatelessRandomGetAlg"})
+"""Ops that make the key and counter of random ops from a seed: their kernels take and give host memory.
+
+Source: tensorflow/core/kernels/stateless_random_ops_v2.cc.
+"""
 _INSTEAD_ANY = "Replace it by ops that run on the GPU, or cast to a type for which it has a GPU kernel."
 
 
@@ -113,7 +118,9 @@ def _describe(analysis: Analysis, thresholds: Thresholds, group: _Group) -> Find
         severity=facts.severity_of(analysis, thresholds, cost.ns),
         title=f"{_subject(analysis, group, own, both)}: {copies}, {words.size(total)}.",
         detail=_detail(analysis, group, own, cost),
-        fix=advice.ping_pong(analysis, _instead(group, hint), hint),
+        fix=advice.random_keys(analysis, hint, total)
+        if _RANDOM_KEYS.issuperset(group.kinds)
+        else advice.ping_pong(analysis, _instead(analysis, group, own, hint), hint),
         evidence=_evidence(analysis, group, own, down, up),
         **cost.fields(total),
         subjects=tuple(flow.name[n] for n in own),
@@ -174,8 +181,11 @@ def _detail(analysis: Analysis, group: _Group, own: list[int], cost: Cost) -> st
     )
 
 
-def _instead(group: _Group, hint: str) -> str:
-    if hint.endswith("let it run there. "):
+def _instead(analysis: Analysis, group: _Group, own: list[int], hint: str) -> str:
+    reasons = facts.where(analysis.reasons, facts.has_value(analysis.reasons, "node_id", own))["reason"]
+    if len(reasons) and (reasons == "strategy-request").all():
+        return advice.STRATEGY_SUM
+    if hint.endswith("let it run there."):
         return ""  # nothing to replace
     return next((_INSTEAD[kind] for kind in group.kinds if kind in _INSTEAD), _INSTEAD_ANY)
 
@@ -192,14 +202,14 @@ def _kernel_hint(analysis: Analysis, group: _Group, own: list[int]) -> str:
     shown = words.name(op, 40) + (f" of {words.name(dtype, 20)}" if dtype else "")
     known = f"TensorFlow {kernels.tf_version}" if kernels.tf_version else kernels.name
     if not has:
-        return f"{shown} has no GPU kernel in {known} either. "
+        return f"{shown} has no GPU kernel in {known} either."
     if kernels.computes_on_host(op, types) is not False:
-        return f"{shown} works in host memory in {known} too. "
+        return f"{shown} works in host memory in {known} too."
     host = kernels.host_memory_args(op, types)
     kept = f", with only its {words.listing(host, 4)} in host memory" if host else ""
     if group.booked:
-        return f"Upgrade TensorFlow: in {known} the GPU kernel of {shown} works in GPU memory{kept}. "
-    return f"{shown} has a GPU kernel in {known}{kept}: let it run there. "
+        return f"Upgrade TensorFlow: in {known} the GPU kernel of {shown} works in GPU memory{kept}."
+    return f"{shown} has a GPU kernel in {known}{kept}: let it run there."
 
 
 def _evidence(

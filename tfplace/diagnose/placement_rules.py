@@ -57,7 +57,9 @@ def cpu_reason(analysis: Analysis, thresholds: Thresholds) -> Iterator[Finding]:
         title=title,
         detail="Counted without the input pipeline and the runtime's own nodes. A node is harmless when no GPU gives "
         f"it a value or takes one from it: then leave it where it is.{told}",
-        fix=advice.cpu_reason(analysis) if busy else "Nothing to change.",
+        fix=advice.cpu_reason(analysis, by_strategy="strategy-request" in set(reasons["reason"]))
+        if busy
+        else "Nothing to change.",
         evidence=_reason_lines(analysis, reasons, busy, taken, sent),
         cost_ns_per_step=cost.ns if len(both) else None,
         cost_basis=cost.basis if len(both) else None,
@@ -79,8 +81,12 @@ def _crossing_here(analysis: Analysis, ids: list[int]) -> tuple[pd.DataFrame, pd
 def _reason_lines(
     analysis: Analysis, reasons: pd.DataFrame, busy: set[int], taken: pd.DataFrame, sent: pd.DataFrame
 ) -> tuple[str, ...]:
-    """Return one line per reason: how many nodes, how many harmless, what crosses, examples; most bytes first."""
+    """Return one line per reason: how many nodes, how many harmless, what crosses, examples; most bytes first.
+
+    The examples begin with the nodes that a GPU gives to or takes from.
+    """
     lines = []
+    ends = {*facts.consumers_of(taken), *facts.distinct(sent["producer_node_id"].tolist())}
     for reason, rows in reasons.groupby("reason", sort=True):
         ids = rows["node_id"].tolist()
         down = facts.per_step(analysis, facts.with_consumer_in(taken, ids)) or 0.0
@@ -89,7 +95,7 @@ def _reason_lines(
         parts = ["all harmless" if idle == len(ids) else f"{idle} harmless"]
         parts += [f"{words.size(down)} a step taken from a GPU"] * bool(down)
         parts += [f"{words.size(up)} a step sent to a GPU"] * bool(up)
-        examples = words.nodes(analysis, sorted(ids, key=lambda n: (n not in busy, n)))
+        examples = words.nodes(analysis, sorted(ids, key=lambda n: (n not in ends, n not in busy, n)))
         why = words.name(str(rows["detail"].iloc[0]), 200)
         text = f"{reason}: {words.plural(len(ids), 'node')} ({', '.join(parts)}): {examples}; {why}"
         lines.append((-(down + up), -len(ids), text))

@@ -44,9 +44,13 @@ class Skip(Exception):
     """Raised by a rule that could not look, with the reason: 'no partition graphs'."""
 
 
+class BelowLimit(Exception):
+    """Raised by a rule that looked and saw something too small for a finding, with what it saw and the limit."""
+
+
 @dataclass(frozen=True)
 class Outcome:
-    """What became of a rule: found, clear, skipped (reason) or failed (reason)."""
+    """What became of a rule: found, clear (reason: what was below the limit), skipped (reason) or failed (reason)."""
 
     rule: str
     outcome: str
@@ -64,7 +68,7 @@ class Rule:
     Attributes:
         slug: Name on the command line and in JSON; docs/rules.md has a section of that name.
         summary: One line: what it finds.
-        check: Yields findings; raises Skip where it cannot look.
+        check: Yields findings; raises Skip where it cannot look, BelowLimit where all it saw is too small.
     """
 
     slug: str
@@ -84,6 +88,8 @@ def run_rules(rules: Iterable[Rule], analysis: Analysis, thresholds: Thresholds)
             findings = tuple(rule.check(analysis, thresholds))
         except Skip as skip:
             outcomes.append(Outcome(rule.slug, "skipped", str(skip)))
+        except BelowLimit as below:
+            outcomes.append(Outcome(rule.slug, "clear", str(below)))
         except Exception as error:  # a rule's own fault must not cost the user the report
             outcomes.append(Outcome(rule.slug, "failed", f"{type(error).__name__}: {error}"))
         else:

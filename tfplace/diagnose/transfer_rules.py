@@ -11,7 +11,7 @@ import pandas as pd
 from tfplace.analyze import ops
 from tfplace.analyze.analysis import Analysis
 from tfplace.diagnose import advice, facts, words
-from tfplace.diagnose.rule import Finding, Skip
+from tfplace.diagnose.rule import BelowLimit, Finding, Skip
 from tfplace.diagnose.thresholds import Thresholds
 
 _SLICES = frozenset({"Slice", "StridedSlice", "Gather", "GatherV2", "GatherNd"})
@@ -23,9 +23,12 @@ def constant_copied(analysis: Analysis, thresholds: Thresholds) -> Iterator[Find
     """Find large constants on the host that are sent to a device in every step."""
     facts.require_transfers(analysis)
     rows = facts.crossings(analysis, "H2D", category="constant")
+    largest = rows["num_bytes"].max()
     rows = facts.where(rows, rows["num_bytes"] >= thresholds.constant_bytes)
     if rows.empty:
-        return
+        if pd.isna(largest):
+            return
+        raise BelowLimit(f"{words.size(largest)} at most, below the limit of {words.size(thresholds.constant_bytes)}")
     names = facts.distinct(rows["tensor_name"].tolist())
     cost = facts.cost_of(analysis, thresholds, rows)
     readers = facts.consumers_of(rows)
@@ -86,8 +89,10 @@ def exposed_copies(analysis: Analysis, thresholds: Thresholds) -> Iterator[Findi
     share = facts.share_of_step(analysis, analysis.exposed_copy_ns)
     if share is None:
         raise Skip("kernels were not timed, so what they hide is not known")
-    if share < thresholds.exposed_moderate_share or analysis.exposed_copy_ns is None:
+    if not share or analysis.exposed_copy_ns is None:
         return
+    if share < thresholds.exposed_moderate_share:
+        raise BelowLimit(f"{share:.1%} of the step, below the limit of {thresholds.exposed_moderate_share:.0%}")
     rows = facts.crossings(analysis, "H2D", "D2H", "P2P", "D2D")
     rows = facts.where(rows, rows["exposed_ns"] > 0)
     by_kind = rows.groupby([rows["category"].fillna("unknown"), "direction"])["exposed_ns"].sum()

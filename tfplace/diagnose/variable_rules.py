@@ -43,8 +43,12 @@ def _updating(analysis: Analysis, variables: pd.DataFrame) -> pd.DataFrame:
     rows = facts.crossings(analysis, "D2H")
     rows = facts.where(rows, rows["category"].fillna("unknown") != "variable")
     marks = [
-        any(update in writers for consumer in consumers or () for update in updates_from(analysis.flow, consumer))
-        for consumers in rows["consumer_node_ids"].tolist()
+        any(
+            u in writers
+            for reader in row["consumer_node_ids"] or ()
+            for u in updates_from(analysis.flow, reader, row["recv_node_id"])
+        )
+        for row in python_records(rows[["consumer_node_ids", "recv_node_id"]])
     ]
     return facts.where(rows, marks)
 
@@ -132,19 +136,19 @@ def table_on_cpu(analysis: Analysis, thresholds: Thresholds) -> Iterator[Finding
     which = words.name(rows[0]["name"]) if len(rows) == 1 else f"{len(rows)} tables"
     dense = _dense_updates(analysis, rows)
     targets = words.devices(analysis, [d for row in rows for d in row["destinations"]])
-    back = f" {words.size(back_bytes)} of gradient come back." if back_bytes else ""
-    if dense:
-        back += (
-            f" The update {words.nodes(analysis, dense)} is dense: it runs over the whole table on the CPU in each "
-            "step, and so do its optimizer slots."
-        )
+    which += f" ({words.size(whole)})" if whole else ""
+    update = (
+        f" The update {words.nodes(analysis, dense)} is dense: it runs over the whole table on the CPU in each step, "
+        "and so do its optimizer slots."
+    ) * bool(dense)
+    both = ", both ways together" if back_bytes else ""
     yield Finding(
         rule="table-on-cpu",
         severity=facts.severity_of(analysis, thresholds, cost.ns),
-        title=f"Only rows of {which} cross to {targets}: "
-        f"{words.size(sent_bytes)} a step{f' of {words.size(whole)}' if whole else ''}.",
+        title=f"Only rows of {which} cross: {words.size(sent_bytes)} a step to {targets}"
+        f"{f', {words.size(back_bytes)} of gradient back' if back_bytes else ''}.",
         detail=f"The whole stays on {words.devices(analysis, found['device_id'].tolist())}, where a gather takes the "
-        f"rows; {cost.words}.{back}",
+        f"rows; {cost.words}{both}.{update}",
         fix=advice.table_on_cpu(analysis, whole, dense=bool(dense)),
         evidence=(
             *_variable_lines(analysis, rows, "read_bytes_per_step"),

@@ -35,10 +35,8 @@ def feed_name(tensor_name: str) -> str:
 
 
 def size(num_bytes: float | None) -> str:
-    """Return bytes for people; exact where they are few enough to be counted by hand."""
-    if num_bytes is None:
-        return "an unknown number of bytes"
-    return f"{round(num_bytes):,} bytes" if num_bytes < 10_000 else format_bytes(round(num_bytes))
+    """Return bytes for people, as tables show them."""
+    return "an unknown number of bytes" if num_bytes is None else format_bytes(round(num_bytes))
 
 
 def plural(count: float, noun: str, nouns: str | None = None) -> str:

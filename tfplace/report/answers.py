@@ -20,6 +20,7 @@ QUESTIONS = {
 
 _BUSY = 0.8  # of the step: above it a faster host can gain little
 _FEED = re.compile(r"^_arg_(.+)_\d+_\d+$")
+_OUTPUT = re.compile(r":[1-9]\d*$")
 _MAX_INPUTS = 3
 
 
@@ -31,7 +32,7 @@ def answer_questions(analysis: Analysis, report: Report) -> dict[str, str]:
         nothing = "The trace has no accelerator, so nothing is copied to one."
         cpu = "The trace has no accelerator: all the work that it shows is the host's."
         return dict(zip(QUESTIONS, (cpu, nothing, nothing), strict=True))
-    answers = (_cpu_bottleneck(analysis, report), _weights_copied(analysis, report), _input_copied(report))
+    answers = (_cpu_bottleneck(analysis, report), _weights_copied(analysis, report), _input_copied(analysis, report))
     return dict(zip(QUESTIONS, answers, strict=True))
 
 
@@ -152,7 +153,7 @@ def _total(rows: Sequence[dict[str, Any]], key: str) -> str:
 # ---------------------------------------------------------------- when is the input copied
 
 
-def _input_copied(report: Report) -> str:
+def _input_copied(analysis: Analysis, report: Report) -> str:
     devices = set(report.trace["accelerators"])
     arriving = [t for t in report.transfers if t["direction"] == "H2D" and t["dst_device"] in devices]
     inputs = [t for t in arriving if t["category"] == "input"]
@@ -162,11 +163,27 @@ def _input_copied(report: Report) -> str:
         return f"In each step, before its first use: {'; '.join(shown + more)}."
     if report.totals["evidence"] is None:
         return "The trace cannot tell: it has neither partition graphs nor copies."
-    nameless = [t for t in arriving if t["category"] == "unknown"]
+    nameless = [t for t in arriving if t["category"] == "unknown" and t["producer"] is None]
+    ahead = _copied_ahead(analysis, len(nameless) > 0)
+    if ahead:
+        return ahead
     if nameless:
         many = count_of(sum(t["count_per_step"] or 0 for t in nameless), "copy", "copies")
         return f"The trace cannot tell: what {many} a step to the accelerator carry is not recorded."
     return "Not in the step: no feed, argument or dataset element is copied to the accelerator in it."
+
+
+def _copied_ahead(analysis: Analysis, some_nameless: bool) -> str | None:
+    """Say that the iterator itself is on the accelerator; None where no iterator is."""
+    flow = analysis.flow
+    there = [node for node, op in enumerate(flow.op) if "IteratorGetNext" in op and flow.on_device[node]]
+    if not there:
+        return None
+    homes = join_words([str(analysis.trace.devices["name"].iloc[d]) for d in sorted({flow.device[n] for n in there})])
+    names = join_words([f'"{flow.name[node]}"' for node in there], most=_MAX_INPUTS)
+    which = " Which of the copies in the step carry one is not recorded." if some_nameless else ""
+    verb = "is" if len(there) == 1 else "are"
+    return f"Ahead of the step: the iterator ({names}) {verb} on {homes}, so batches are copied there early.{which}"
 
 
 def _describe_input(row: dict[str, Any]) -> str:
@@ -187,6 +204,8 @@ def _describe_input(row: dict[str, Any]) -> str:
 def input_name(row: dict[str, Any]) -> str:
     """Return what a person calls the producer of an input: the feed "images", the dataset element ..."""
     name, op = row["producer"] or row["tensor"], row["producer_op"] or ""
+    output = _OUTPUT.search(row["tensor"] or "") if row["producer"] else None
+    name += output[0] if output else ""  # two outputs of one node are two inputs
     feed = _FEED.match(name or "")
     if feed or op.startswith("Placeholder"):
         return f'the feed "{feed.group(1) if feed else name}"'

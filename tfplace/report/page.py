@@ -178,8 +178,11 @@ def _off(report: Report, outcome: str, label: str) -> list[str]:
 
 
 def _rules(report: Report) -> list[str]:
-    clear = [outcome.rule for outcome in report.rules if outcome.outcome == "clear"]
-    return [f"Looked and found nothing: {', '.join(clear)}."] if clear else []
+    clear = [outcome for outcome in report.rules if outcome.outcome == "clear"]
+    nothing = [outcome.rule for outcome in clear if outcome.reason is None]
+    little = [f"{outcome.rule} ({outcome.reason})" for outcome in clear if outcome.reason is not None]
+    lines = [f"Looked and found nothing: {', '.join(nothing)}."] if nothing else []
+    return [*lines, f"Looked and found too little to matter: {'; '.join(little)}."] if little else lines
 
 
 def _note(text: str, slug: str, count: int | None) -> str:
