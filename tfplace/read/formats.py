@@ -38,6 +38,9 @@ TIMELINE = Format(
 )
 KINETO = Format("a PyTorch profiler trace (Kineto)", "tfplace is about TensorFlow; see torch.profiler for this one.")
 OWN_TIMELINE = Format("a timeline that tfplace wrote", "Give tfplace the trace that it was made from.")
+PERFETTO = Format(
+    "a Perfetto trace", "It holds what was drawn, no placement: give tfplace the RunMetadata. " + HOW_TO_RECORD
+)
 HOROVOD = Format("a Horovod timeline", "It holds the phases of collectives, no placement. " + HOW_TO_RECORD)
 CHROME = Format("a timeline for Chrome by some other program", "It holds no placement. " + HOW_TO_RECORD)
 MEMORY_PROFILE = Format("a memory profile of the TensorFlow profiler", "It holds no placement. " + HOW_TO_RECORD)

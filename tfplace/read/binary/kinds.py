@@ -17,6 +17,7 @@ from tfplace.read.formats import (
     META_GRAPH,
     OTHER_PROTOBUF,
     OVERVIEW,
+    PERFETTO,
     PROFILER_TRACE,
     SAVED_MODEL,
     TF_STATS,
@@ -140,6 +141,9 @@ _TF_STATS = _shape({4: "m", 5: "m", 6: "t"}, {4: _TF_TABLE, 5: _TF_TABLE}, need=
 _META_GRAPH = _shape({1: "m", 2: "m", 3: "m"}, {1: _shape({2: "m", 4: "t", 5: "t", 6: "t"}), 2: _GRAPH}, need=(2,))
 _SAVED_MODEL = _shape({1: "v", 2: "m"}, {2: _META_GRAPH}, need=(2,))
 
+# TracePacket: every one has the number of its sequence (10), an event its time (8)
+_PERFETTO = _shape({1: "m"}, {1: _shape({8: "v", 10: "v", 11: "m", 12: "m", 13: "v", 60: "m"}, need=(10,))}, need=(1,))
+
 # what is left to go by where the rest of a file is damaged
 _DAMAGED = _shape({1: "m"}, {1: _STEP_STATS}, need=(1,))
 
@@ -152,6 +156,7 @@ _OTHERS = (
     (TF_STATS, _TF_STATS),
     (SAVED_MODEL, _SAVED_MODEL),
     (META_GRAPH, _META_GRAPH),
+    (PERFETTO, _PERFETTO),
 )
 
 
