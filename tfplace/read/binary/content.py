@@ -6,7 +6,7 @@ words, a batch at a time, so that Python makes no million strings.
 
 from __future__ import annotations
 
-import secrets
+import os
 
 import numpy as np
 import numpy.typing as npt
@@ -22,7 +22,7 @@ _LOW_BYTES = np.array([(1 << 8 * n) - 1 for n in range(9)], np.uint64)
 _LONG = 512  # longer texts are looked at one by one
 _HALF = np.uint64(32)
 # unknown outside this process: nobody can make a file whose different texts hash alike
-_SEED, _FACTOR = (np.uint64(secrets.randbits(64) | 1) for _ in range(2))
+_SEED, _FACTOR = (np.uint64(int.from_bytes(os.urandom(8), "little") | 1) for _ in range(2))
 
 
 class Content:
