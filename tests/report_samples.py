@@ -142,6 +142,7 @@ def variables(**changes: Any) -> pd.DataFrame:
         "readers": (READ,),
         "writers": (APPLY,),
         "destinations": (GPU,),
+        "destination_bytes": (4000,),
         "read_bytes_per_step": 4000,
         "written_bytes_per_step": 4000,
         "copied_each_step": True,

@@ -41,6 +41,7 @@ TYPES: dict[str, Any] = {
     "list": list,
     "list of strings": list,
     "list of numbers": list,
+    "list of objects": list,
 }
 
 

@@ -141,6 +141,8 @@ def test_variables_are_plain_and_by_what_crosses():
     [row] = summary().variables
     assert row["shape"] == [10, 100]
     assert row["destinations"] == ["GPU:0"]
+    assert row["read_bytes_by_destination"] == {"GPU:0": 4000}
+    assert [set(node) for node in (*row["readers"], *row["writers"])] == [{"node", "op", "device"}] * 2
     assert (row["device"], row["requested_device"], row["dtype"], row["bytes"]) == (
         "CPU:0",
         "/device:CPU:0",

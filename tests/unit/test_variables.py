@@ -45,6 +45,7 @@ def test_the_gradient_that_comes_back_is_counted_as_written() -> None:
 def test_bytes_are_per_destination() -> None:
     variables = study(read_by_gpu(*ref_variable(), gpus=(GPU0, GPU1))).variables
     assert rows(variables, "read_bytes_per_step", "destinations") == [(2 * 10240, (1, 2))]
+    assert rows(variables, "destination_bytes") == [((10240, 10240),)]
 
 
 @pytest.mark.parametrize(

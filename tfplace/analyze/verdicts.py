@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import pandas as pd
@@ -25,17 +25,26 @@ class Movement:
 
     Attributes:
         sent: Rows of transfers that carry its value, in all steps.
-        destinations: Devices it goes to.
+        read: {device that it goes to, null unknown: bytes of its value in all steps, null where a size is unknown}.
         rows_only: Its value crosses only as gathered rows.
-        read_bytes: Bytes of its value over the bus in all steps; null where a size is unknown.
         written_bytes: Bytes sent to its updates on the host in all steps; null where a size is unknown.
     """
 
     sent: int = 0
-    destinations: tuple[int, ...] = ()
+    read: dict[int | None, int | None] = field(default_factory=dict)
     rows_only: bool = False
-    read_bytes: int | None = 0
     written_bytes: int | None = 0
+
+    @property
+    def destinations(self) -> tuple[int, ...]:
+        """Devices that its value goes to."""
+        return tuple(device for device in self.read if device is not None)
+
+    @property
+    def read_bytes(self) -> int | None:
+        """Bytes of its value over the bus in all steps, all destinations; null where a size is unknown."""
+        known = [size for size in self.read.values() if size is not None]
+        return sum(known) if len(known) == len(self.read) else None
 
 
 def _add(total: int | None, size: Any) -> int | None:
@@ -68,9 +77,8 @@ def measure_movement(flow: Dataflow, variables: list[Variable], transfers: pd.Da
 def _carry(move: Movement, destination: Any, size: Any, rows_only: bool) -> None:
     move.sent += 1
     move.rows_only = move.rows_only and rows_only
-    move.read_bytes = _add(move.read_bytes, size)
-    if not pd.isna(destination) and int(destination) not in move.destinations:
-        move.destinations = (*move.destinations, int(destination))
+    device = None if pd.isna(destination) else int(destination)
+    move.read[device] = _add(move.read.get(device, 0), size)
 
 
 def movement_columns(moves: list[Movement], steps: int, edges_known: bool) -> pd.DataFrame:
@@ -85,6 +93,7 @@ def movement_columns(moves: list[Movement], steps: int, edges_known: bool) -> pd
     columns: pd.DataFrame = pd.DataFrame(
         {
             "destinations": [m.destinations for m in moves],
+            "destination_bytes": [tuple(per_step(m.read[d], m.sent) for d in m.destinations) for m in moves],
             "read_bytes_per_step": pd.array([per_step(m.read_bytes, m.sent) for m in moves], dtype="Int64"),
             "written_bytes_per_step": pd.array([per_step(m.written_bytes, 0) for m in moves], dtype="Int64"),
             "copied_each_step": pd.array(

@@ -163,6 +163,7 @@ VARIABLES = (
     Column("readers", ANY, "tuple of node ids that read it"),
     Column("writers", ANY, "tuple of node ids that write it"),
     Column("destinations", ANY, "tuple of device ids its value is sent to"),
+    Column("destination_bytes", ANY, "tuple: bytes of its value per step to each of `destinations`; null unknown"),
     Column("read_bytes_per_step", REF, "bytes of its value over the bus per step, all destinations"),
     Column("written_bytes_per_step", REF, "bytes (gradients, new values) sent to its host writers per step"),
     Column("copied_each_step", MAYBE, "true: its value crosses inside the step; null unknown"),

@@ -175,9 +175,25 @@ def _variables(analysis: Analysis) -> list[dict[str, Any]]:
                 "has_gpu_kernel": row["has_gpu_kernel"],
                 "read_by": len(row["readers"] or ()),
                 "written_by": len(row["writers"] or ()),
+                "read_bytes_by_destination": _by_destination(row, names),
+                "readers": [_node(analysis, node, names) for node in row["readers"] or ()],
+                "writers": [_node(analysis, node, names) for node in row["writers"] or ()],
             }
         )
     return sorted(rows, key=_variable_order)
+
+
+def _by_destination(row: dict[str, Any], names: list[Any]) -> dict[str, int | None] | None:
+    """Return {device: bytes per step}; None where it is not known whether the value crosses at all."""
+    if row["read_bytes_per_step"] is None and not row["destinations"]:
+        return None
+    return {names[d]: size for d, size in zip(row["destinations"], row["destination_bytes"], strict=True)}
+
+
+def _node(analysis: Analysis, node: int, names: list[Any]) -> dict[str, str | None]:
+    device = analysis.flow.device[node]
+    op = analysis.flow.op[node]
+    return {"node": analysis.flow.name[node], "op": op or None, "device": names[device] if device >= 0 else None}
 
 
 def _variable_order(row: dict[str, Any]) -> tuple[Any, ...]:

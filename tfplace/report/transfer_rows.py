@@ -102,7 +102,7 @@ class _Names:
         producer = row["producer_node_id"]
         return {
             "tensor": row["tensor_name"],
-            "edge": row["edge_name"],
+            "edge": None if row["evidence"] == "memcpy" else row["edge_name"],  # else it is only the copy's own word
             "direction": row["direction"],
             "src_device": _at(self._devices, row["src_device_id"]),
             "dst_device": _at(self._devices, row["dst_device_id"]),

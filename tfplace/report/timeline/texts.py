@@ -20,8 +20,10 @@ NAMING = ("tensor_name", "category", "variable_id", "num_bytes", "rows_only")
 """Columns of `transfers` that `EventTexts.transfer_name` reads."""
 
 _TELLING = ("kind", "lane", "name", "op", "node_id")
-_SAME_IN_EVERY_STEP = ("tensor_name", "edge_name", "direction", "src_device_id", "dst_device_id", "src_memory",
-                       "dst_memory", "num_bytes", "category", "variable_id", "rows_only", "inside_op")  # fmt: skip
+_SAME_IN_EVERY_STEP = (
+    *("tensor_name", "edge_name", "direction", "src_device_id", "dst_device_id", "src_memory", "dst_memory"),
+    *("num_bytes", "category", "variable_id", "rows_only", "inside_op", "producer_node_id", "send_node_id"),
+)
 
 # names of chrome://tracing's own palette; Perfetto colours by name and shows the category
 _COLOURS = {
@@ -96,8 +98,8 @@ class EventTexts:
         op = row["op"] or (flow.op[node] if node is not None else None)
         title = f"{op}: {name}" if op and op != name else name
         args: list[tuple[str, Any]] = [("kind", kind), ("op", op), ("node", own)]
-        if kind == "op" and node is not None:
-            args += [("inputs", self._inputs(node)), ("source", self._source[node])]
+        if node is not None:
+            args += [("inputs", self._inputs(node) if kind == "op" else None), ("source", self._source[node])]
         if row["name"] != own:
             args.append(("recorded as", row["name"]))
         if kind != "op":
@@ -115,6 +117,7 @@ class EventTexts:
         args = [
             ("tensor", row["tensor_name"]),
             *self._ends(row),
+            ("source", self._line(row)),
             ("issued inside op", row["inside_op"]),
             ("edge", row["edge_name"]),
             ("lane", row["lane"]),
@@ -122,6 +125,11 @@ class EventTexts:
         ]
         category = row["category"] or "unknown"
         return slice_text(self.transfer_name(row), category, args, _COLOURS.get(category))
+
+    def _line(self, row: dict[str, Any]) -> str | None:
+        """Return the program's line that made the value; of a value without one, that of its Send."""
+        nodes = (row["producer_node_id"], row["send_node_id"])
+        return next((self._source[node] for node in nodes if node is not None and self._source[node]), None)
 
     def _ends(self, row: dict[str, Any]) -> list[tuple[str, Any]]:
         variable = row["variable_id"]
