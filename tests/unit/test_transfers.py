@@ -6,6 +6,7 @@ from typing import Any
 
 from tests.builders import (
     CPU0,
+    EPOCH_US,
     GPU0,
     GPU1,
     copy,
@@ -25,6 +26,8 @@ from tests.builders import (
 )
 from tfplace.analyze.analysis import Analysis
 from tfplace.analyze.study import analyze
+from tfplace.read.run_metadata import raw_from_bytes
+from tfplace.read.tables.normalize import normalize
 
 GRADIENT = "gradients/y_grad/MatMul"
 
@@ -259,3 +262,34 @@ def test_an_array_handed_to_a_function_is_known_by_its_size_alone() -> None:
     [row] = rows(analysis.transfers, "tensor_name", "category", "evidence", "join", "consumer_node_ids")
     assert row[:4] == ("x", "input", "memcpy", "order")
     assert named(analysis, row[4]) == ["y"]
+
+
+def test_a_copy_that_two_functions_could_have_made_is_that_of_the_one_running() -> None:
+    """Both have an argument x; the names of Send and Recv change sides from run to run."""
+
+    def function(serial: int, reader: str, size: str) -> Any:
+        edge = f"edge_{serial}_x"
+        cpu = graph(
+            CPU0,
+            node("x", "_Arg", T="float32", index=0, _output_shapes=[size]),
+            send(edge, "x", CPU0, GPU0, name="x/_1"),
+        )
+        return function_graphs([cpu, graph(GPU0, recv("x/_2", edge, CPU0, GPU0), node(reader, "Sum", "x/_2"))])
+
+    label = "MemcpyH2D kind_src:pageable kind_dst:device size:400 dest:0 async:1"
+    copies = [stat(f"x/_{n}:_Send", start, 1, label) for n, start in ((1, 5), (2, 90), (2, 105), (1, 190))]
+    ops = [op("train", "Sum", "x/_2", start=start, duration=10) for start in (10, 110)]
+    ops += [op("evaluate", "Sum", "x/_2", start=start, duration=10) for start in (95, 195)]
+    functions = [function(9, "train", "[100]"), function(2, "evaluate", "[100]")]
+    windows = [{"start_ns": (EPOCH_US + at) * 1000, "end_ns": (EPOCH_US + at + 100) * 1000} for at in (0, 100)]
+    raw = raw_from_bytes(
+        run_metadata((), [lane(GPU0, *ops), *gpu_lanes(0, copies=copies)], functions).SerializeToString()
+    )
+    raw.context["steps"] = windows
+    transfers = analyze(normalize([raw])).transfers
+    assert rows(transfers, "step_id", "edge_name", "evidence") == [
+        (0, "edge_9_x", "both"),
+        (0, "edge_2_x", "both"),
+        (1, "edge_9_x", "both"),
+        (1, "edge_2_x", "both"),
+    ]

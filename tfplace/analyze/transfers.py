@@ -19,6 +19,7 @@ from tfplace.analyze.cargo import Freight
 from tfplace.analyze.dataflow import Dataflow
 from tfplace.analyze.inferred import device_arguments, ends_of_eager_copy, ends_of_named_copy, ends_of_op_copy
 from tfplace.analyze.pairs import HostDevices
+from tfplace.analyze.runs import Runs, graph_group
 from tfplace.model import schema
 from tfplace.model.rows import first_rows, number_rows, python_rows, python_values
 from tfplace.model.trace import Trace
@@ -85,18 +86,18 @@ class _Joiner:
                 for device in {freight.pair.src_device, freight.pair.dst_device}:
                     self._by_size[device, freight.pair.direction, freight.num_bytes].append(index)
 
-    def by_name(self, copy: Copy) -> int:
-        """Return the index of the freight whose edge, Send or Recv the copy names; -1 where none fits."""
+    def by_name(self, copy: Copy) -> list[int]:
+        """Return the freights whose edge, Send or Recv the copy names; several where several functions have one."""
         candidates = self._by_edge.get(copy.edge_name or "", [])
         if not candidates and copy.node_name:
             candidates = self._by_node.get(copy.node_name, [])
         return self._choose(copy, candidates)
 
-    def _choose(self, copy: Copy, candidates: list[int]) -> int:
+    def _choose(self, copy: Copy, candidates: list[int]) -> list[int]:
         fitting = [i for i in candidates if self._freights[i].pair.direction == copy.direction]
         here = [i for i in fitting if copy.device_id in self._devices(i)]
         best = here or fitting or candidates
-        return best[0] if best else -1
+        return [i for i in best if self._freights[i].num_bytes == copy.num_bytes] or best
 
     def _devices(self, index: int) -> tuple[int, ...]:
         """Accelerators at either end; a host-memory end still belongs to its node's device."""
@@ -117,12 +118,14 @@ class _Joiner:
         return joined
 
 
-def _join(flow: Dataflow, copies: Copies, freights: list[Freight]) -> tuple[Int, Int]:
-    """Return the index of each copy's freight, and that which each of `copies.alike` names; -1 where none is known."""
+def _join(trace: Trace, flow: Dataflow, copies: Copies, freights: list[Freight]) -> tuple[Int, Int]:
+    """Return the index of each copy's freight, and one that each of `copies.alike` names; -1 where none is known."""
     joiner = _Joiner(flow, freights)
-    named = np.array([joiner.by_name(copy) for copy in copies.alike], dtype=np.int64)
+    fitting = [joiner.by_name(copy) for copy in copies.alike]
+    named = np.array([found[0] if found else -1 for found in fitting], dtype=np.int64)
     nameless = np.array([copy.edge_name is None for copy in copies.alike], dtype=np.bool_)
     joined = named[copies.code]
+    _tell_functions_apart(trace, flow, copies, freights, fitting=fitting, joined=joined)
     open_rows = np.flatnonzero((joined < 0) & nameless[copies.code])
     if not len(open_rows):
         return joined, named
@@ -135,6 +138,24 @@ def _join(flow: Dataflow, copies: Copies, freights: list[Freight]) -> tuple[Int,
         for row, index in joiner.by_order(rows, taken).items():
             joined[row] = index
     return joined, named
+
+
+def _tell_functions_apart(
+    trace: Trace, flow: Dataflow, copies: Copies, freights: list[Freight], *, fitting: list[list[int]], joined: Int
+) -> None:
+    """Give a copy whose name stands in several functions (an argument `x` of each) to the one that ran at its time."""
+    groups = [{index: graph_group(flow, freights[index].pair.send) for index in found} for found in fitting]
+    unclear = np.array([len(set(of.values())) > 1 for of in groups], dtype=np.bool_)
+    rows = np.flatnonzero(unclear[copies.code])
+    if not len(rows):
+        return
+    runs = Runs(trace, flow)
+    steps, starts = python_values(copies.times["step_id"]), copies.times["start_ns"].tolist()
+    for row in rows.tolist():
+        far = {
+            index: runs.distance(group, steps[row], starts[row]) for index, group in groups[copies.code[row]].items()
+        }
+        joined[row] = min(far, key=far.__getitem__)
 
 
 def _steps_of_graphs(trace: Trace) -> dict[str, set[int]]:
@@ -171,7 +192,7 @@ def build_transfers(
         Table `transfers`: every copy once, then each edge in each step in which no copy of it was seen.
     """
     copies = read_copies(trace)
-    freight, named = _join(flow, copies, freights)
+    freight, named = _join(trace, flow, copies, freights)
     seen = _Seen(flow, freights, owner, hosts, device_arguments(flow))
     both = number_rows(copies.code, freight)
     first = first_rows(both)
@@ -208,7 +229,7 @@ def _unseen(trace: Trace, flow: Dataflow, freights: list[Freight], seen: set[tup
     ran = _steps_of_graphs(trace)
     rows = []
     for index, freight in enumerate(freights):
-        group = flow.graph[freight.pair.send].partition("/")[0]
+        group = graph_group(flow, freight.pair.send)
         steps: list[int | None] = [*sorted(ran[group])] if ran.get(group) else [*all_steps] or [None]
         rows += [
             {**freight.row(flow), "step_id": step, "evidence": "send_recv", "join": "none"}
