@@ -110,6 +110,28 @@ def test_ctrl_c_is_quiet() -> None:
     assert (running.returncode, out, err.strip()) == (130, b"", b"")
 
 
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")
+@pytest.mark.parametrize(
+    "arguments", ["report TRACE", "info TRACE", "rules", "show TRACE copies", "timeline TRACE -o -"]
+)
+def test_a_full_disk_behind_stdout_is_one_sentence(arguments: str) -> None:
+    words = arguments.replace("TRACE", "traces/input_feed.pbtxt").split()
+    with Path("/dev/full").open("wb") as full:
+        done = subprocess.run(
+            [sys.executable, "-m", "tfplace", *words],
+            cwd=ROOT,
+            stdout=full,
+            stderr=subprocess.PIPE,
+            text=True,
+            timeout=60,
+            check=False,
+        )
+    assert done.returncode == 2
+    assert done.stderr.splitlines() == [
+        "tfplace: error: cannot write standard output: No space left on device. The disk is full; nothing was written."
+    ]
+
+
 # ---------------------------------------------------------------- show
 
 
@@ -185,7 +207,7 @@ def test_rules_are_listed_and_explained() -> None:
     assert listed == [rule.slug for rule in ALL_RULES]
     text = tfplace("rules", "variable-on-cpu").stdout
     assert re.search(r"bus_gbps +12 +GB/s", text)
-    assert "docs/rules.md#variable-on-cpu" in text
+    assert "docs/rules.md of tfplace's source, section variable-on-cpu" in text
 
 
 def test_an_unknown_rule_lists_the_rules() -> None:

@@ -6,8 +6,8 @@ Exit codes: 0 fine, 2 usage or unreadable input, 3 a fault of tfplace's own, 130
 from __future__ import annotations
 
 import contextlib
+import errno
 import gc
-import os
 import sys
 import traceback
 from collections.abc import Sequence
@@ -18,6 +18,7 @@ from tfplace.cli.commands import COMMANDS
 from tfplace.cli.options import debug_option, wants_traceback
 from tfplace.errors import TfplaceError
 from tfplace.names import printable
+from tfplace.report.output import abandon_stdout, stdout_error
 from tfplace.version import __version__
 
 _MAX_MESSAGE = 1000
@@ -35,9 +36,13 @@ class _Group(click.Group):
             super().invoke(ctx)
             sys.stdout.flush()
         except BrokenPipeError:
-            # what is still buffered would fail again when Python closes stdout
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            abandon_stdout()
             ctx.exit(FINE)
+        except OSError as error:
+            if error.filename is not None or error.errno not in (errno.ENOSPC, errno.EDQUOT, errno.EIO):
+                raise
+            abandon_stdout()
+            raise stdout_error(error) from error
 
 
 @click.group(

@@ -42,7 +42,7 @@ def explain_rule(rule: Rule) -> str:
             (f.name, f"{f.default:g}", f.metadata["unit"], f.metadata["reason"], f.metadata["source"]) for f in fields
         ]
         lines += ["", *align(heads, rows, (False, True, False, False, False), indent="  ")]
-    lines += ["", f"  In full, with fixes and limits: docs/rules.md#{rule.slug}"]
+    lines += ["", f"  Fixes, and when it is wrong: docs/rules.md of tfplace's source, section {rule.slug}"]
     return "\n".join(lines) + "\n"
 
 

@@ -83,6 +83,8 @@ def chosen_steps(trace: Trace, text: str) -> list[int]:
     known = step_numbers(trace)
     first = int(match[1]) if match[1] else None
     last = int(match[3]) if match[3] else None if match[2] else first
+    if first is not None and last is not None and first > last:
+        raise UsageError(f"--steps {text} ends before it begins.", f"Write --steps {last}:{first}.")
     chosen = [n for n in known if (first is None or n >= first) and (last is None or n <= last)]
     if not chosen:
         shown = f"Its steps go from {min(known)} to {max(known)}." if known else "It has no steps at all."

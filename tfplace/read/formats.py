@@ -6,7 +6,8 @@ import re
 from typing import NamedTuple
 
 HOW_TO_RECORD = (
-    "Record the step as RunMetadata: options = tf.compat.v1.RunOptions(trace_level=3, output_partition_graphs=True), "
+    "Record a step: `tfplace record SCRIPT`, or @tfplace.trace on the step; in a TF 1.x session "
+    "options = tf.compat.v1.RunOptions(trace_level=3, output_partition_graphs=True), "
     "metadata = tf.compat.v1.RunMetadata(), session.run(..., options=options, run_metadata=metadata), "
     "open('trace.pb', 'wb').write(metadata.SerializeToString())."
 )
@@ -113,7 +114,7 @@ _TEXTS = (
     (re.compile(rb"planes\s*\{"), XSPACE_TEXT),
     (
         re.compile(rb"#!|(?:import|from) [\w.]+|def \w+\(|\"\"\"|'''"),
-        Format("a program's source, not its trace", HOW_TO_RECORD),
+        Format("a program's source, not its trace", "Record its step, if it is Python: tfplace record SCRIPT."),
     ),
     (re.compile(rb"\$ |Traceback \(most recent|\d{4}-\d\d-\d\d[ T]\d\d:\d\d"), Format("a log, as text", HOW_TO_RECORD)),
 )

@@ -28,6 +28,16 @@ _HINTS = {
 }
 
 
+def abandon_stdout() -> None:
+    """Let what is still buffered for stdout vanish: it would fail again when Python closes it."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def stdout_error(error: OSError) -> OutputError:
+    """Return what to say where stdout itself cannot be written, as on a full disk."""
+    return _cannot_write("standard output", error)
+
+
 def check_output(path: str, force: bool = False) -> None:
     """Refuse early what `write_output` would refuse later, before a long reading.
 
@@ -53,7 +63,7 @@ def check_output(path: str, force: bool = False) -> None:
     if stat.S_ISDIR(kind):
         raise OutputError(f"cannot write {path}: it is a folder.", "Name a file with -o.")
     if stat.S_ISREG(kind) and not force:
-        raise OutputError(f"{path} exists already.", "Add --force to overwrite it.")
+        raise OutputError(f"{path} exists already.", "Name another with -o, or add --force to overwrite it.")
 
 
 def write_output(text: str, path: str, force: bool = False) -> None:

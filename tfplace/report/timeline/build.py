@@ -49,7 +49,8 @@ def build_timeline(
     if trace.events.empty:
         raise UsageError(
             "the trace has no times, so there is nothing to draw.",
-            "`tfplace report` says what its graphs tell; RunOptions(trace_level=FULL_TRACE) records times.",
+            "`tfplace report` says what its graphs tell. More runs of the step (`tfplace record --steps 3`), or "
+            "RunOptions(trace_level=FULL_TRACE) in a TF 1.x session, give times.",
         )
     texts = EventTexts(analysis)
     step_names = [str(number) for number in step_numbers(trace)]
