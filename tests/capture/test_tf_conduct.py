@@ -208,8 +208,18 @@ def test_autograph_converts_the_function_during_and_after_its_capture(conduct):
 
 def test_eager_step_gets_a_hint_and_no_file(conduct):
     said, ran = conduct("eager")
-    assert ran.trace is None or not ran.trace.message.function_graphs
     assert said["results"] == [number + 1.0 for number in range(8)]
+    assert len(said["warnings"]) == 1
+    assert "no compiled function ran in it" in said["warnings"][0]
+    assert "put @tf.function on the step" in said["warnings"][0]
+    assert not (ran.folder / "trace.pb").exists()
+
+
+def test_graphs_are_collected_no_longer_than_the_capture_and_all_patches_are_gone(conduct):
+    said, ran = conduct("afterwards")
+    assert ran.trace.message.function_graphs
+    assert said["left"] == []
+    assert said["graphs"] == 0
 
 
 def test_argument_that_moves_is_placed_anew(conduct):

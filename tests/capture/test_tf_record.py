@@ -71,3 +71,27 @@ def test_own_decorator_in_a_recorded_script_only_warns(run):
     ran = run("recorded.py", "cifar.py", "above")
     assert ran.code == 0, ran.err
     assert any("another capture is on" in line for line in ran.warnings)
+
+
+def test_a_function_without_variables_is_the_step_where_it_runs_often(run):
+    ran = run("recorded.py", "plain_function.py", "14", "0")
+    assert step_of(ran) == "infer"
+    assert len(ran.trace.context["steps"]) == 3
+
+
+def test_a_function_with_variables_takes_its_place_however_small(run):
+    assert step_of(run("recorded.py", "plain_function.py", "14", "8")) == "train"
+
+
+@pytest.mark.parametrize(("runs", "words"), [("6", "infer ran 6 times"), ("1", "infer ran once")])
+def test_too_few_runs_say_how_many_are_needed(run, runs, words):
+    notes = run("recorded.py", "plain_function.py", runs, "0").trace.context["notes"]
+    assert [note["text"] for note in notes if note["slug"] == "not-timed"] == [
+        f"{words}, too few to time a step: 12 are needed."
+    ]
+
+
+def test_as_many_runs_as_are_needed_are_enough(run):
+    ran = run("recorded.py", "plain_function.py", "12", "0")
+    assert any(step.get("start_ns") for step in ran.trace.context["steps"])
+    assert not any(note["slug"] == "not-timed" for note in ran.trace.context["notes"])

@@ -10,6 +10,8 @@ import sys
 import pytest
 from conftest import ROOT, Zygote
 
+import tfplace
+
 for needed in ("tfplace.simulate", "tfplace.cli"):
     if importlib.util.find_spec(needed) is None:
         pytest.skip(f"{needed} is not there", allow_module_level=True)
@@ -34,6 +36,16 @@ def report_of(ran):
     done = subprocess.run(command, capture_output=True, text=True, check=False, env={"PYTHONPATH": str(ROOT)})
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout)
+
+
+@pytest.mark.parametrize("command", [("cifar.py", "above"), ("cifar_v1.py", "hook")], ids=" ".join)
+def test_memory_of_the_simulated_gpus_is_the_configured_one(simulated, command):
+    ran = simulated.run(*command)
+    assert ran.code == 0, ran.err
+    devices = tfplace.load(ran.trace.path).devices
+    memory = dict(zip(devices["name"], devices["memory_bytes"], strict=True))
+    assert memory["GPU:0"] == 16 << 30  # simulate's default
+    assert devices[devices["kind"] == "CPU"]["memory_bytes"].isna().all()
 
 
 CIFAR = {"conv1/weights": 5 * 5 * 3 * 16 * 4, "fc1/weights": 576 * 10 * 4}
@@ -83,5 +95,6 @@ def test_report_names_the_cpu_weights_with_line_and_bytes_copied_each_step(simul
 )
 def test_fixed_twin_is_clear(simulated, command):
     report = report_of(simulated.run(*command))
+    assert report["variables"]
     assert not [row["name"] for row in report["variables"] if row["verdict"] == "unnecessary"]
     assert "variable-on-cpu" not in {finding["rule"] for finding in report["findings"]}

@@ -42,6 +42,9 @@ WAYS = [
     (("keras_fit.py", "callback", "fit"), ("keras_fit.py", "none", "fit")),
     (("keras_fit.py", "callback", "evaluate"), ("keras_fit.py", "none", "evaluate")),
     (("keras_fit.py", "callback", "predict"), ("keras_fit.py", "none", "predict")),
+    (("cifar.py", "capture-first"), ("cifar.py", "none")),
+    (("mirrored.py", "capture-first"), ("mirrored.py", "none")),
+    (("keras_fit.py", "capture", "batches"), ("keras_fit.py", "none", "batches")),
     (("mirrored.py", "above"), ("mirrored.py", "none")),
     (("mirrored.py", "below"), ("mirrored.py", "none")),
     (("recorded.py", "cifar.py", "none"), ("cifar.py", "none")),
@@ -59,10 +62,11 @@ def test_results_are_bit_equal_over_50_steps_and_a_trace_is_written(run, plain, 
     assert ran.code == 0, ran.err
     assert not ran.warnings
     assert ran.out == plain(*reference, env=FIFTY)
+    assert len(ran.out.split()) > 1  # results, and the digest of the weights
     assert ran.trace is not None
     assert ran.trace.context["faults"] == []
     timed = ran.trace.context["steps"]
-    assert len(timed) == 3
+    assert len(timed) == (1 if captured[1].startswith("capture") else 3)
     assert any(lane.node_stats for lane in ran.trace.message.step_stats.dev_stats)
     for step in timed:
         starts = [row.all_start_micros for lane in ran.trace.message.step_stats.dev_stats for row in lane.node_stats]
@@ -95,8 +99,10 @@ def test_weights_on_the_cpu_have_name_line_device_and_size_and_are_sent(run, way
 
 
 def test_fixed_twin_sends_no_weight(run):
-    trace = run("cifar.py", "above", "fixed").trace
-    assert not [producer.name for _, _, producer in sends(trace) if producer.op == "ReadVariableOp"]
+    sent, fixed = (list(sends(run("cifar.py", "above", *twin).trace)) for twin in ((), ("fixed",)))
+    assert [producer.name for _, _, producer in sent if producer.op == "ReadVariableOp"]
+    assert not [producer.name for _, _, producer in fixed if producer.op == "ReadVariableOp"]
+    assert fixed
 
 
 @pytest.mark.parametrize("way", ["hook", "session"])
@@ -138,13 +144,36 @@ def test_keras_late_attach_gets_graphs_and_says_so(run):
     assert "late-attach" in ran.trace.notes()
 
 
-@pytest.mark.parametrize("program", [("cifar.py", "jit"), ("keras_fit.py", "callback", "fit", "fixed", "jit")])
+KERAS_JIT = ("keras_fit.py", "callback", "fit", "fixed", "jit")
+
+
+@pytest.mark.parametrize("program", [("cifar.py", "jit", "host"), KERAS_JIT], ids=" ".join)
 def test_jit_says_what_is_hidden_and_lists_the_variables(run, program):
-    trace = run(*program).trace
-    assert "xla-hides-placement" in trace.notes()
-    assert all(function["graph"] is None for function in trace.context["functions"] if function["jit"])
-    assert all(one["name"] and one["device"] for one in trace.arguments())
-    assert trace.arguments()
+    ran = run(*program)
+    assert ran.code == 0, ran.err
+    assert "xla-hides-placement" in ran.trace.notes()
+    assert all(one["name"] and one["device"] for one in ran.trace.arguments())
+    assert ran.trace.arguments()
+
+
+def test_step_that_xla_compiled_as_a_whole_has_its_variables_with_all_that_is_known_of_them(run):
+    trace = run("cifar.py", "jit", "host").trace
+    (function,) = trace.context["functions"]
+    assert function["jit"] is True
+    assert function["graph"] is None
+    assert function["steps"] == [0, 1, 2, 3, 4]
+    variables = {one["name"]: one for one in function["arguments"] if one["kind"] == "variable"}
+    assert variables.keys() == {"conv1/weights", "fc1/weights", "fc1/biases"}
+    for name, shape, size in (
+        ("conv1/weights", "[5,5,3,16]", 4800),
+        ("fc1/weights", "[576,10]", 23040),
+        ("fc1/biases", "[10]", 40),
+    ):
+        one = variables[name]
+        assert (one["shape"], one["bytes"], one["dtype"]) == (shape, size, "float32")
+        assert one["device"].endswith("/device:CPU:0")
+        assert one["source"].endswith(place("cifar.py", name))
+    assert [one["bytes"] for one in function["arguments"] if one["kind"] == "input"] == [8 * 24 * 24 * 3 * 4, 8 * 8]
 
 
 @pytest.mark.skipif("TFPLACE_TEST_GPUS" in os.environ, reason="XLA refuses variables of another device only there")

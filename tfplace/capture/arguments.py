@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import math
 import sys
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -10,6 +11,7 @@ from typing import Any
 
 from tfplace.capture.graphs import Argument, Function
 from tfplace.capture.sources import creation_of
+from tfplace.capture.tf_api import tensorflow
 
 
 @dataclass
@@ -112,6 +114,7 @@ def _describe(argument: Argument, node_name: str, handles: Handles, requested: d
         "node": node_name,
         "dtype": dtype,
         "shape": shape_text(shape),
+        "bytes": _size(dtype, shape),
         "device": argument.device or None,
         "requested_device": creation.requested_device if creation else requested.get(node_name),
         "source": creation.source if creation else None,
@@ -123,6 +126,16 @@ def shape_text(shape: list[int] | None) -> str | None:
     if shape is None:
         return None
     return "[" + ",".join("?" if size < 0 else str(size) for size in shape) + "]"
+
+
+def _size(dtype: str | None, shape: list[int] | None) -> int | None:
+    """Return the bytes of a tensor; null where a dimension is not known, and for strings and handles."""
+    if not dtype or dtype in ("string", "variant", "resource") or shape is None or min(shape, default=0) < 0:
+        return None
+    try:
+        return int(tensorflow().tf.dtypes.as_dtype(dtype).size) * math.prod(shape)
+    except Exception:  # a type that is not TensorFlow's own
+        return None
 
 
 def _requested_devices(function: Function) -> dict[str, str]:

@@ -44,8 +44,11 @@ class Collected:
 
 def write_recording(got: Collected) -> None:
     """Write the trace; every fault on the way costs only its own part."""
-    if not any(one.graphs is not None or one.jit for one in got.functions) and got.space is None:
-        if not got.guard.exhausted and not any(step.failed for step in got.steps):
+    has_graphs = any(one.graphs is not None or one.jit for one in got.functions)
+    # times of eager ops alone say nothing of placement; what `record` takes for the step is never one of those
+    is_eager = not got.functions and got.options.made_by != "record"
+    if is_eager or not (has_graphs or got.space is not None):
+        if not got.guard.faults and not any(step.failed for step in got.steps):
             guard.warn(
                 f"no trace was written for '{got.step_name}': no compiled function ran in it. Plain eager code has no "
                 "placement to show; put @tf.function on the step."

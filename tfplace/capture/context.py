@@ -12,6 +12,7 @@ A JSON object. All keys may be missing; readers pass over what they do not know;
     simulated          description of the simulated GPU; missing where the devices are real
     notes              [{'slug', 'text', 'count'}]: what is missing or was disturbed, in words for the user
     devices            [{'name', 'type', 'model', 'compute_capability', 'memory_bytes', 'peak_bytes', 'current_bytes'}]
+                       memory_bytes: what TensorFlow may use of it; all but name and type only of what is no CPU
     steps              one per timed call, in order:
                        [{'num', 'start_ns', 'end_ns', 'wall_ns', 'cpu_time_ns', 'threads', 'failed'}]
                        num counts all calls from 0.
@@ -24,10 +25,11 @@ A JSON object. All keys may be missing; readers pass over what they do not know;
                        graph is 'function:K', K the index in RunMetadata.function_graphs; null where the function
                        gave no graphs (XLA). name is the runtime's ('__forward_step_31'). steps are the numbers of
                        the steps it ran in. late: its graphs came from a second instantiation.
-                       arguments: [{'index', 'kind', 'name', 'node', 'dtype', 'shape', 'device',
+                       arguments: [{'index', 'kind', 'name', 'node', 'dtype', 'shape', 'bytes', 'device',
                        'requested_device', 'source'}], index = `_Arg.index`; kind is variable, input, table,
                        iterator or resource (a handle nobody names: name null); dtype and shape '[32,10]' of the
-                       variable or input; device is where the value (for a variable: its memory) was at the first
+                       variable or input, bytes its size (null where a dimension is not known, and of strings);
+                       device is where the value (for a variable: its memory) was at the first
                        call: where it differs from the `_Arg` node's device, the eager runtime copies it at every
                        call; requested_device '' = none asked, null = not known; source is the user's line that made
                        the variable.
@@ -47,6 +49,7 @@ A JSON object. All keys may be missing; readers pass over what they do not know;
 
 from __future__ import annotations
 
+import importlib
 import statistics
 import time
 from collections.abc import Iterable
@@ -59,6 +62,8 @@ from tfplace.capture.tf_api import TensorFlow, tensorflow
 from tfplace.version import __version__
 
 SIMULATED_MARK = "simulated"
+_RUNNING, _SIZES = "tensorflow.python.pywrap_tfe", "tensorflow.python.client.pywrap_tf_session"
+_ALONE = "/job:localhost/replica:0/task:0"
 PROFILER_BUSY = "another profiler was running, so nothing was timed; placement is complete."
 
 
@@ -143,9 +148,11 @@ def describe_devices() -> tuple[list[dict[str, Any]], str | None]:
     """Return the `devices` of the context, and the description of a simulated GPU (null = all real)."""
     tf = tensorflow()
     physical = list(tf.tf.config.list_physical_devices())
+    running = list(tf.tf.config.list_logical_devices())
+    limits = _limits(tf)
     simulated = None
     rows = []
-    for logical in tf.tf.config.list_logical_devices():
+    for logical in running:
         row: dict[str, Any] = {"name": logical.name, "type": logical.device_type}
         if logical.device_type != "CPU":
             details = _details(tf, physical, logical)
@@ -153,11 +160,36 @@ def describe_devices() -> tuple[list[dict[str, Any]], str | None]:
             capability = details.get("compute_capability")
             row["compute_capability"] = ".".join(map(str, capability)) if capability else None
             row.update(_memory(tf, logical))
+            if logical.name in limits:
+                row["memory_bytes"] = limits[logical.name]
             if SIMULATED_MARK in str(row["model"]).lower():
                 simulated = str(row["model"])
         rows.append(row)
     gpus = sum(row["type"] == "GPU" for row in rows)
     return rows, simulated and f"{gpus} x {simulated}"
+
+
+def _limits(tf: TensorFlow) -> dict[str, int]:
+    """Return {device name: bytes that TensorFlow may use of it}, as its running devices say; it starts none.
+
+    That is the size of a simulated GPU; of a real one the memory that was free at its start, or the user's own limit.
+    """
+    found: dict[str, int] = {}
+    try:
+        names, sizes = importlib.import_module(_RUNNING), importlib.import_module(_SIZES)
+        devices = names.TFE_ContextListDevices(tf.eager_context._context_handle)
+        try:
+            for number in range(names.TF_DeviceListCount(devices)):
+                size = int(sizes.TF_DeviceListMemoryBytes(devices, number))
+                if size > 0:
+                    # as list_logical_devices names it: a process by itself leaves its own task out
+                    name = str(names.TF_DeviceListName(devices, number)).removeprefix(_ALONE)
+                    found[name] = size
+        finally:
+            names.TF_DeleteDeviceList(devices)
+    except Exception:  # another TensorFlow may have moved these: then the size is not known
+        return {}
+    return found
 
 
 def _details(tf: TensorFlow, physical: list[Any], logical: Any) -> dict[str, Any]:

@@ -230,8 +230,11 @@ def capture(path: str = DEFAULT_PATH, *, xplane: bool = False, accelerator: str 
         error = raised
         raise
     finally:
-        if step is not None:
-            recording.leave(step, error)
+        try:
+            if step is not None:
+                recording.leave(step, error)
+        finally:
+            recording.finish()  # the one step is over, also where ending it failed
 
 
 def _calling_function() -> str:

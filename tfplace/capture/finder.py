@@ -1,8 +1,9 @@
 """Finds the training step of a program that says nothing about it, and captures some of its steps.
 
 The step is the compiled function with most nodes that touches variables and repeats; one step lasts from
-one call of it to the next, so that everything a loop does between belongs to it. Where a larger function
-repeats later (a training after an evaluation), it is captured instead.
+one call of it to the next, so that everything a loop does between belongs to it. A function without variables
+(inference with constants, a custom op's benchmark) is the step where it repeats often and no other came by then.
+Where a larger function, or one with variables, repeats later (a training after an evaluation), it is captured instead.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from tfplace.capture import context as contexts
-from tfplace.capture import funnel, guard, recording
+from tfplace.capture import funnel, guard, recording, slot
 from tfplace.capture.assemble import Collected, write_recording
 from tfplace.capture.clock import Step
 from tfplace.capture.graphs import GraphStore, called_functions
@@ -24,6 +25,7 @@ from tfplace.capture.schedule import Options
 from tfplace.capture.sources import watch_variables
 from tfplace.capture.tf_api import tensorflow
 
+PLAIN_CALLS = 10  # after which a function without variables is taken for the step: helpers seldom run so often
 WATCH_ON = 200  # calls of the captured step after which no larger function is waited for any more
 
 
@@ -37,6 +39,11 @@ class Candidate:
     calls: int = 0
     captured: bool = False
     last: Step | None = None
+
+    @property
+    def rank(self) -> tuple[bool, int]:
+        """The higher, the more likely it is the step."""
+        return self.has_variables, self.num_nodes
 
 
 class StepFinder:
@@ -71,7 +78,7 @@ class StepFinder:
 
     def start(self) -> None:
         """Watch from now on; graphs are asked for as soon as the program itself has initialised TensorFlow."""
-        if not recording.claim(self):
+        if not slot.claim(self):
             return
         self._on = True
         watch_variables()
@@ -103,13 +110,13 @@ class StepFinder:
         self._lease.abandon()
         self.guard.run("stop", funnel.remove, self)
         self.guard.run("stop", self._store.close)
-        recording.release(self)
+        slot.release(self)
 
     def forget(self) -> None:
         """In a forked child: do nothing more."""
         self._on = self._capturing = False
         funnel.forget()
-        recording.release(self)
+        slot.release(self)
 
     def finish(self) -> None:
         """The program is over: write what there is, then stop."""
@@ -181,7 +188,9 @@ class StepFinder:
             return False
         if self._wanted is not None:
             return self._is_wanted(candidate)
-        return candidate.has_variables and (self.chosen is None or candidate.num_nodes > self.chosen.num_nodes)
+        if not candidate.has_variables and candidate.calls < PLAIN_CALLS:
+            return False
+        return self.chosen is None or candidate.rank > self.chosen.rank
 
     def _is_wanted(self, candidate: Candidate) -> bool:
         return self._wanted in (None, candidate.name, candidate.name.removeprefix("__inference_"))
@@ -248,11 +257,14 @@ class StepFinder:
 
     def _write_untimed(self) -> None:
         known = [one for one in self.candidates.values() if self._is_wanted(one)]
-        largest = max(known, key=lambda one: (one.has_variables, one.num_nodes), default=None)
+        largest = max(known, key=lambda one: one.rank, default=None)
         if largest is None:
             return  # whoever watches knows of sessions too, and says so
         self.chosen = largest
-        self._notes.add("not-timed", f"{largest.name} ran {largest.calls} times, too few to time a step.")
+        times = "once" if largest.calls == 1 else f"{largest.calls} times"
+        least = self.options.skip if largest.has_variables or self._wanted else max(self.options.skip, PLAIN_CALLS)
+        needed = least + 2  # the run that begins the step, and that which ends it
+        self._notes.add("not-timed", f"{largest.name} ran {times}, too few to time a step: {needed} are needed.")
         self._write([], None, lambda function: _python_name(function) == largest.name)
 
     def _write(self, steps: list[Step], space: bytes | None, belongs: Any) -> None:

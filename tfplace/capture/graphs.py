@@ -127,7 +127,7 @@ class GraphStore:
         context.ensure_initialized()
         self._before = frozenset(_text(name) for name in context.list_function_names())
         self._exporter = _SharedExport(tf)
-        context.enable_graph_collection()
+        self._exporter.enable()
         _run_small_op(tf)  # so that its own graph is not among those of a failed run, see settle_after_error
 
     def close(self) -> None:
@@ -248,6 +248,10 @@ class _SharedExport:
             original = getattr(tf.context.Context, name)
             self._originals[name] = original
             setattr(tf.context.Context, name, patch(original))
+
+    def enable(self) -> None:
+        """Collect, for us: through the patched method it would count as the user's wish, and stay on for ever."""
+        self._originals["enable_graph_collection"](self._tf.eager_context)
 
     def fetch(self) -> list[Any]:
         message = self._originals["export_run_metadata"](self._tf.eager_context)

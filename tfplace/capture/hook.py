@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import weakref
+from collections.abc import Callable
 from typing import Any
 
 from tfplace.capture import guard
@@ -38,6 +40,7 @@ class SessionHook(_SessionRunHook):  # type: ignore[misc]
     ) -> None:
         self._recording: SessionRecording | None = None
         self._step: Any = None
+        self._session: Any = None
         if not guard.is_disabled():
             options = Options(path, skip=skip, steps=steps, accelerator=accelerator, made_by="SessionHook")
             self._recording = SessionRecording(options, "Session.run")
@@ -47,9 +50,12 @@ class SessionHook(_SessionRunHook):  # type: ignore[misc]
         recording = self._recording
         if recording is None or recording.done:
             return None
-        if self._step is not None:  # the run before never came to after_run: it raised
-            recording.leave(self._step, None, RuntimeError("the run raised"))
-        self._step = recording.enter(getattr(run_context.session, "graph", None))
+        self._end_failed_run()
+        session = run_context.session
+        if self._session is None or self._session() is not session:
+            # an error in the loop around the runs closes the session without calling `end`
+            self._session = recording.guard.run("session", finish_with, session, recording, self._end_failed_run)
+        self._step = recording.enter(getattr(session, "graph", None))
         if self._step is None or not self._step.timed:
             return None
         return _train.SessionRunArgs(fetches=None, options=full_trace(None))
@@ -60,10 +66,50 @@ class SessionHook(_SessionRunHook):  # type: ignore[misc]
         if step is not None and self._recording is not None:
             self._recording.leave(step, run_values.run_metadata if step.timed else None)
 
+    def _end_failed_run(self) -> None:
+        """End a run that never came to `after_run`: it raised."""
+        step, self._step = self._step, None
+        if step is not None and self._recording is not None:
+            self._recording.leave(step, None, RuntimeError("the run raised"))
+
     def end(self, session: Any) -> None:
         """The training is over: write what there is."""
         if self._recording is not None:
             self._recording.finish()
+
+
+def finish_with(session: Any, recording: SessionRecording, before: Callable[[], None] | None = None) -> Any:
+    """Finish the capture when the session is closed; one that was dropped without that counts as ended.
+
+    Args:
+        session: A Session, or what stands in for one.
+        recording: Its capture.
+        before: To be done before that.
+
+    Returns:
+        A weak reference to the session.
+    """
+    reference = weakref.ref(session)
+    replaced = vars(session).get("close")
+
+    def close() -> None:
+        if before is not None:
+            before()
+        recording.finish_early()
+        known = reference()
+        if known is not None:
+            vars(known).pop("close", None)
+            if replaced is not None:
+                known.close = replaced
+            known.close()
+
+    def has_ended() -> bool:
+        known = reference()
+        return known is None or bool(getattr(known, "_closed", False))
+
+    session.close = close
+    recording.has_ended = has_ended
+    return reference
 
 
 def full_trace(options: Any) -> Any:
@@ -146,7 +192,7 @@ def trace_session(
         raise UsageError(f"{type(session).__name__} is not a tf.compat.v1.Session.", "Use SessionHook with others.")
     options = Options(path, skip=skip, steps=steps, accelerator=accelerator, made_by="trace_session")
     recording = SessionRecording(options, "Session.run")
-    plain_run, plain_close = session.run, session.close
+    plain_run = session.run
 
     def run(fetches: Any, feed_dict: Any = None, options: Any = None, run_metadata: Any = None) -> Any:
         if recording.done:
@@ -155,10 +201,6 @@ def trace_session(
         given = {"feed_dict": feed_dict, "options": options, "run_metadata": run_metadata}
         return run_traced(recording, session, plain_run, fetches, **given)
 
-    def close() -> None:
-        recording.finish()
-        session.__dict__.pop("close", None)
-        plain_close()
-
-    session.run, session.close = run, close
+    session.run = run
+    finish_with(session, recording)
     return session

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from tfplace.capture import guard
+from tfplace.capture.keras_call import KerasCall
 from tfplace.capture.recording import Recording
 from tfplace.capture.schedule import DEFAULT_PATH, Options
 from tfplace.capture.sources import watch_variables
@@ -18,7 +19,8 @@ class KerasCallback(_Callback):  # type: ignore[misc]
 
         model.fit(data, callbacks=[tfplace.KerasCallback("trace.pb", batch=10)])
 
-    With `steps_per_execution` one captured step is one execution, of several batches.
+    With `steps_per_execution` one captured step is one execution, of several batches. Where an error or Ctrl-C ends
+    `fit`, the file holds what was seen until then.
 
     Args:
         path: File to write; .pb or .pbtxt, either with .gz.
@@ -54,10 +56,20 @@ class KerasCallback(_Callback):  # type: ignore[misc]
 
     def _begin(self, kind: str) -> None:
         recording = self._recording
+        if recording is None:
+            return
+        if self._depth and recording.is_over():  # this callback again, after a fit that an error ended
+            self._depth, self._step = 0, None
+            recording.finish_early()
         self._depth += 1  # validation inside fit is an evaluate inside it
-        if recording is not None and self._depth == 1:
+        if self._depth == 1 and not recording.done:
             recording.step_name = kind
-            recording.guard.run("begin", recording.go_live)
+            if recording.guard.run("begin", self._go_live, recording) is None:
+                recording.finish()  # that failed: do not try again at every batch
+
+    def _go_live(self, recording: Recording) -> bool:
+        recording.has_ended = KerasCall(self, recording.finish_early).has_ended
+        return recording.go_live()
 
     def _end(self) -> None:
         self._depth -= 1

@@ -21,54 +21,13 @@ from tfplace.capture.clock import Step
 from tfplace.capture.graphs import GraphStore
 from tfplace.capture.profiler import ProfilerBusyError, ProfilerLease
 from tfplace.capture.schedule import Options
+from tfplace.capture.slot import Holder, claim, release
 from tfplace.capture.tf_api import tensorflow
-
-
-class _Slot:
-    """The capture that is on: there is one profiler and one graph collector per process."""
-
-    holder: Any = None
-
-
-_slot = _Slot()
-_slot_lock = threading.RLock()
-
-
-def claim(capture: Any) -> bool:
-    """Make `capture` the live one; False where another is."""
-    with _slot_lock:
-        if _slot.holder is None or _slot.holder is capture:
-            _slot.holder = capture
-            return True
-        return False
-
-
-def release(capture: Any) -> None:
-    """Let the next capture begin."""
-    with _slot_lock:
-        if _slot.holder is capture:
-            _slot.holder = None
-
-
-def live() -> Any:
-    """Return the capture that is on, or null."""
-    return _slot.holder
-
-
-def _forget_in_child() -> None:
-    """After a fork the child has no live capture: its profiler threads and its parent's file are not its own."""
-    if _slot.holder is not None:
-        with contextlib.suppress(Exception):
-            _slot.holder.forget()
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_forget_in_child)
 
 NOT_STEPS = ("OutOfRangeError", "StopIteration")  # the end of the data: the call did no step
 
 
-class Recording:
+class Recording(Holder):
     """Captures calls of a step; see the module's docstring.
 
     Args:
@@ -147,19 +106,23 @@ class Recording:
         """Collect graphs from now on, before the first step; False where another capture is on."""
         if self._is_live or self.done:
             return not self.done
-        if not claim(self):
-            self.done = True
-            guard.warn(
-                f"'{self.step_name}' is not captured: another capture is on. Capture one step at a time "
-                "(one decorator, around all that a step does)."
-            )
-            self._say_done()
-            return False
-        self._is_live = True
-        atexit.register(self.finish)
-        self.guard.run("graph collection", self.store.open)
-        funnel.install(self)
-        return True
+        try:
+            if not claim(self):
+                self.done = True
+                guard.warn(
+                    f"'{self.step_name}' is not captured: another capture is on. Capture one step at a time "
+                    "(one decorator, around all that a step does)."
+                )
+                self._say_done()
+                return False
+            self._is_live = True
+            atexit.register(self.finish)
+            self.guard.run("graph collection", self.store.open)
+            funnel.install(self)
+            return True
+        except BaseException:  # half begun is not begun: leave nothing behind, whoever called us
+            self._give_up()
+            raise
 
     def forget(self) -> None:
         """In a forked child: stop without a file."""
@@ -179,11 +142,15 @@ class Recording:
             timed = self.options.is_timed(number)
             step = Step(number, timed)
             self._current = step
-        if timed and not self._lease.is_on and number == self.options.skip:
-            self.guard.run("profiler start", self._start_profiler)
-        self._began_ns = time.perf_counter_ns() - began
-        step.begin()
-        return step
+        try:
+            if timed and not self._lease.is_on and number == self.options.skip:
+                self.guard.run("profiler start", self._start_profiler)
+            self._began_ns = time.perf_counter_ns() - began
+            step.begin()
+            return step
+        except BaseException:
+            self._current = None  # nobody will end it, and a later step must be able to begin
+            raise
 
     def _leave(self, step: Step, error: BaseException | None) -> None:
         step.end()
@@ -282,8 +249,8 @@ class Recording:
                 funnel.remove(self)
             with contextlib.suppress(Exception):
                 self.store.close()
-            release(self)
             atexit.unregister(self.finish)
+        release(self)
         self.store.functions.clear()
         self.marked.clear()
         self._say_done()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from tfplace.capture import guard, hook, recording
+from tfplace.capture import guard, hook, slot
 from tfplace.capture.schedule import Options
 from tfplace.capture.tf_api import tensorflow
 from tfplace.capture.v1 import SessionRecording
@@ -99,7 +99,7 @@ class SessionFinder:
             self._functions.stop()  # one capture per process, and here it is
             self._chosen = kind
             self.recording = SessionRecording(replace(self._options, skip=0), kind.name)
-            recording.claim(self.recording)
+            slot.claim(self.recording)
             return self.recording
         return None
 

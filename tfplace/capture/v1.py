@@ -17,6 +17,7 @@ from tfplace.capture.clock import Step
 from tfplace.capture.kernels import gpu_kernels, ops_of
 from tfplace.capture.lines import BUDGET_S
 from tfplace.capture.schedule import Options
+from tfplace.capture.slot import Holder, claim, release
 from tfplace.capture.sources import line_of
 from tfplace.capture.tf_api import tensorflow
 from tfplace.capture.writer import write_trace
@@ -26,7 +27,7 @@ _FEED_OR_FETCH = re.compile(r"^_(?:arg|retval)_(?P<name>.+)_\d+_\d+$", re.S)
 _VARIABLES = ("VariableV2", "Variable", "VarHandleOp")
 
 
-class SessionRecording:
+class SessionRecording(Holder):
     """Captures runs of one step; driven by `SessionHook` and `trace_session`.
 
     Attributes:
@@ -91,7 +92,7 @@ class SessionRecording:
             if self.done or self._current is not None:
                 return None
             if not self._is_live:
-                if not recording.claim(self):
+                if not claim(self):
                     self.done = True
                     guard.warn(f"'{self.step_name}' is not captured: another capture is on.")
                     return None
@@ -157,8 +158,8 @@ class SessionRecording:
         self._metadata = []
         if self._is_live:
             self._is_live = False
-            recording.release(self)
             atexit.unregister(self.finish)
+        release(self)
 
 
 def join_runs(runs: list[Any]) -> Any:

@@ -21,11 +21,17 @@ with tf1.device(device):
     bias = tf1.get_variable("fc1/biases", [10], initializer=tf1.zeros_initializer(), use_resource=True)
     hidden = tf.nn.max_pool2d(tf.nn.relu(tf.nn.conv2d(images, conv, 1, "SAME")), 4, 4, "SAME")
     hidden = tf.nn.dropout(tf.reshape(hidden, [-1, 6 * 6 * 16]), 0.5)
-    logits = tf.matmul(hidden, fc) + bias
+    logits = tf.matmul(hidden, fc) + bias + 0.01 * tf.random.normal([10])
     loss = tf.reduce_mean(tf.nn.sparse_softmax_cross_entropy_with_logits(labels, logits))
     train = tf1.train.GradientDescentOptimizer(0.01).minimize(loss)
 
 losses = []
+
+
+def last_weights(session, x, y):
+    return session.run([conv, fc, bias], {images: x, labels: y})
+
+
 if how in ("hook", "none"):
     hooks = []
     if how == "hook":
@@ -35,6 +41,7 @@ if how in ("hook", "none"):
     with tf1.train.MonitoredSession(hooks=hooks) as session:
         for x, y in batches(STEPS):
             losses.append(session.run([train, loss], {images: x, labels: y})[1])
+        weights = last_weights(session, x, y)
 else:
     session = tf1.Session()
     if how == "session":
@@ -44,4 +51,5 @@ else:
     session.run(tf1.global_variables_initializer())
     for x, y in batches(STEPS):
         losses.append(session.run([train, loss], {images: x, labels: y})[1])
-say(losses)
+    weights = last_weights(session, x, y)
+say(losses, weights)

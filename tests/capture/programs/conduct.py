@@ -15,7 +15,7 @@ said = {}
 if scenario != "own-devices":
     two_devices()
 if scenario != "import-first":
-    from tfplace.capture import decorator, recording
+    from tfplace.capture import decorator, slot
 
 
 def make_step(name="w", fail_at=None):
@@ -127,9 +127,9 @@ elif scenario == "fork":
     losses_of(step, 3)
     child = os.fork()
     if child == 0:
-        os._exit(0 if recording.live() is None else 1)
+        os._exit(0 if slot.live() is None else 1)
     said["child"] = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
-    said["live"] = recording.live() is not None
+    said["live"] = slot.live() is not None
     losses_of(step, 3)
 elif scenario == "users-profiler-on":
     step = decorator.trace(make_step())
@@ -327,6 +327,14 @@ elif scenario == "eager":
         return x + 1.0
 
     said["results"] = quiet(lambda: losses_of(step))
+elif scenario == "afterwards":
+    from leftovers import TF, left_behind
+
+    losses_of(decorator.trace(make_step()))
+    losses_of(make_step())
+    said["left"] = left_behind()
+    exported = TF.eager_context.export_run_metadata()
+    said["graphs"] = 0 if exported is None else len(exported.function_graphs)
 elif scenario == "argument-moves":
     compiled = decorator.trace(make_step())
     for number in range(8):
@@ -379,7 +387,7 @@ elif scenario == "autograph":
     said["outer"] = losses_of(outer)
 elif scenario == "few-calls":
     losses_of(decorator.trace(make_step()), 1)
-    recording.live().finish()
+    slot.live().finish()
 elif scenario == "cost":
 
     def bare(x):
@@ -407,5 +415,5 @@ elif scenario == "cost":
 else:
     raise SystemExit(f"no scenario {scenario}")
 
-said["live"] = recording.live() is not None
+said["live"] = slot.live() is not None
 print(json.dumps(said))

@@ -3,17 +3,15 @@
 import json
 import os
 import sys
-import tempfile
 import warnings
 
 import tensorflow as tf
 from common import DEVICE, two_devices
+from leftovers import left_behind
 
 two_devices()
-from tfplace.capture import assemble, decorator, funnel, graphs, guard, profiler, recording  # noqa: E402
+from tfplace.capture import assemble, decorator, graphs, guard, profiler, recording  # noqa: E402
 from tfplace.capture import context as contexts  # noqa: E402
-
-tempfile.tempdir = os.getcwd()
 
 SITES = {
     "before": (recording.Recording, "_enter"),
@@ -52,28 +50,6 @@ def make_step():
     return step
 
 
-def clean():
-    """Say what capture left behind."""
-    left = []
-    if recording.live() is not None:
-        left.append("slot")
-    if funnel._state.listener is not None or funnel._state.originals is not None:
-        left.append("funnel")
-    if profiler.tensorflow().profiler._pywrap_profiler is not profiler.tensorflow().pywrap_profiler:
-        left.append("doorkeeper")
-    if not profiler.probe():
-        left.append("profiler")
-    left += [name for name in os.listdir(".") if name.endswith(".tmp") or name.startswith("tfplace-")]
-    context = profiler.tensorflow().eager_context
-    if getattr(type(context).export_run_metadata, "__name__", "") != "export_run_metadata" or context.__dict__.get("x"):
-        left.append("export")
-    if context.function_call_options.config_proto_serialized and b"tfplace" in (
-        context.function_call_options.config_proto_serialized or b""
-    ):
-        left.append("options")
-    return left
-
-
 def losses_of(step):
     return [float(step(tf.constant(float(number)))) for number in range(8)]
 
@@ -98,15 +74,13 @@ def one(site, error):
     finally:
         setattr(owner, name, original)
     texts = [str(one.message) for one in seen if issubclass(one.category, guard.CaptureWarning)]
-    if recording.live() is not None:
-        recording.live().finish()
     return {
         "site": site,
         "error": type(error).__name__,
         "stopped": stopped,
         "equal": result == expected,
         "warnings": texts,
-        "left": clean(),
+        "left": left_behind(),
         "file": os.path.exists(path),
     }
 

@@ -1,11 +1,15 @@
-"""Keras. Usage: keras_fit.py none|callback|late|short fit|evaluate|predict [fixed] [jit]; SPE = steps_per_execution."""
+"""Keras. Usage: keras_fit.py none|callback|capture|late|short fit|batches|evaluate|predict [fixed] [jit].
+
+SPE = steps_per_execution.
+"""
 
 import os
 import sys
+from contextlib import nullcontext
 
 import numpy as np
 import tensorflow as tf
-from common import HOST, two_devices
+from common import HOST, say, two_devices
 
 how, what = sys.argv[1], sys.argv[2]
 device = two_devices()
@@ -13,6 +17,8 @@ device = HOST if "jit" in sys.argv else device  # XLA takes no variable of anoth
 home = device if "fixed" in sys.argv else HOST
 tf.keras.utils.set_random_seed(3)
 callbacks = []
+if how == "capture":
+    import tfplace  # noqa: F401
 if how in ("callback", "late"):
     from tfplace.capture.keras import KerasCallback
 
@@ -30,7 +36,10 @@ class Net(tf.keras.Model):
 
     def call(self, inputs, training=False):
         with tf.device(device):
-            return self.last(self.dropout(self.first(inputs), training=training))
+            hidden = self.dropout(self.first(inputs), training=training)
+            if "jit" not in sys.argv:  # both kinds of random ops: Keras' own, and TensorFlow's with a state in the op
+                hidden = tf.nn.dropout(hidden, 0.2) + 0.1 * tf.random.normal([32])
+            return self.last(hidden)
 
 
 model = Net()
@@ -51,8 +60,15 @@ if how == "short":
     callbacks = [KerasCallback("trace.pb", batch=4)]
 if what == "fit":
     history = model.fit(images, labels, batch_size=8, epochs=1, verbose=0, callbacks=callbacks, validation_split=0.1)
-    print(float(history.history["loss"][0]).hex(), float(history.history["val_loss"][0]).hex())
+    say([history.history["loss"][0], history.history["val_loss"][0]], model.get_weights())
+elif what == "batches":  # 50 steps, the first of which `capture` is around
+    losses = []
+    for start in range(0, 400, 8):
+        around = sys.modules["tfplace"].capture("trace.pb") if how == "capture" and not start else nullcontext()
+        with around:
+            losses.append(model.train_on_batch(images[start : start + 8], labels[start : start + 8]))
+    say(losses, model.get_weights())
 elif what == "evaluate":
-    print(float(model.evaluate(images, labels, batch_size=8, verbose=0, callbacks=callbacks)).hex())
+    say([model.evaluate(images, labels, batch_size=8, verbose=0, callbacks=callbacks)], model.get_weights())
 else:
-    print(float(model.predict(images, batch_size=8, verbose=0, callbacks=callbacks).sum()).hex())
+    say([model.predict(images, batch_size=8, verbose=0, callbacks=callbacks).sum()], model.get_weights())

@@ -1,4 +1,4 @@
-"""MirroredStrategy on two devices. Usage: mirrored.py none|above|below [shared]
+"""MirroredStrategy on two devices. Usage: mirrored.py none|above|below|capture-first [shared]
 
 shared: one more weight, made on the CPU outside the strategy's scope.
 """
@@ -27,7 +27,7 @@ def replica_step(x):
     if "shared" in sys.argv:
         x = tf.matmul(x, shared)
     with tf.GradientTape() as tape:
-        loss = tf.reduce_mean(tf.nn.dropout(tf.matmul(x, weights) + bias, 0.5) ** 2)
+        loss = tf.reduce_mean(tf.nn.dropout(tf.matmul(x, weights) + bias + 0.1 * tf.random.normal([32]), 0.5) ** 2)
     context = tf.distribute.get_replica_context()
     gradients = context.all_reduce(tf.distribute.ReduceOp.SUM, tape.gradient(loss, [weights, bias]))
     for variable, gradient in zip((weights, bias), gradients, strict=True):
@@ -48,5 +48,10 @@ else:
 data = tf.data.Dataset.from_tensor_slices(tf.random.stateless_normal([80, 64], [1, 2])).batch(8).repeat()
 losses = []
 for x in strategy.experimental_distribute_dataset(data.take(STEPS)):
-    losses.append(step(x))
-say(losses)
+    if how == "capture-first" and not losses:
+        with sys.modules["tfplace"].capture("trace.pb"):
+            losses.append(step(x))
+    else:
+        losses.append(step(x))
+copies = [copy for weight in (weights, bias) for copy in strategy.experimental_local_results(weight)]
+say(losses, [copy.numpy() for copy in copies])

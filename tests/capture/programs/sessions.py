@@ -6,7 +6,7 @@ import sys
 import tensorflow as tf
 from common import two_devices
 
-from tfplace.capture import hook, recording
+from tfplace.capture import hook, slot
 
 scenario = sys.argv[1]
 device = two_devices()
@@ -33,7 +33,7 @@ if scenario == "own-options":  # runs that the user traces are left alone, and n
     full = tf1.RunOptions(trace_level=tf1.RunOptions.FULL_TRACE)
     said["results"] = values_of(session, 3, options=full, run_metadata=theirs)
     said["theirs"] = len(theirs.step_stats.dev_stats) > 0
-    said["live_before"] = recording.live() is not None
+    said["live_before"] = slot.live() is not None
     values_of(session, 3)
 elif scenario == "own-metadata":  # theirs gets what it would have got without a trace
     session = hook.trace_session(tf1.Session(), "trace.pb", skip=1, steps=3)
@@ -87,5 +87,5 @@ elif scenario == "misuse":
         hook.trace_session("a session", "trace.pb")
     except UsageError as error:
         said["error"] = str(error)
-said["live"] = recording.live() is not None
+said["live"] = slot.live() is not None
 print(json.dumps(said))
