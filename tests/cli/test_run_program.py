@@ -240,3 +240,35 @@ def test_a_module_runs_as_with_python_m(tmp_path: Path) -> None:
     (tmp_path / "package" / "work.py").write_text("import sys; print(__name__, sys.argv[1:])")
     done = run(tmp_path, "record", "-m", "package.work", "-m", "x")
     assert done.stdout == "__main__ ['-m', 'x']\n"
+
+
+REFUSED = [
+    ("--stpes 2 train.py", "No such option '--stpes'. (Did you mean one of: '--skip', '--step', '--steps'?)"),
+    ("nowhere.py", "nowhere.py is not a file. Name the script to run"),
+    ("old.pb", "old.pb is no Python program. Name the script to run; `tfplace report` reads traces."),
+    ("-o x.json train.py", "'x.json': the file name says the format"),
+    ("-o - train.py", "'-': the file name says the format"),
+    ("--steps 0 train.py", "steps=0 is not a whole number of at least 1."),
+    ("--skip -1 train.py", "skip=-1 is not a whole number of at least 0."),
+    ("--accelerator banana train.py", "accelerator 'banana' is no logical CPU device. Write CPU:1"),
+    ("-o old.pb train.py", "old.pb exists already. Name another with -o, or add --force to overwrite it."),
+    ("train.py -o x.pb", "-o stands after the program and goes to it: tfplace's own options come before."),
+]
+
+
+@pytest.mark.parametrize(("words", "sentence"), REFUSED)
+def test_what_cannot_work_is_one_sentence_before_the_program_starts(tmp_path: Path, words: str, sentence: str) -> None:
+    for name in ("old.pb", "trace.pb"):
+        (tmp_path / name).write_bytes(b"\0a trace")
+    done = run(tmp_path, "record", *words.split())
+    assert (done.returncode, done.stdout) == (2, "")
+    [line] = done.stderr.splitlines()
+    assert sentence in line
+    assert (tmp_path / "old.pb").read_bytes() == (tmp_path / "trace.pb").read_bytes() == b"\0a trace"
+
+
+@needs_tensorflow
+def test_an_option_after_the_program_goes_to_it_and_a_word_says_so(tmp_path: Path) -> None:
+    done = run(tmp_path, "record", "--no-report", "train.py", "-o", "x.pb")
+    assert "arguments ['-o', 'x.pb']" in done.stdout
+    assert "tfplace: wrote trace.pb (-o stands after the program and goes to it" in done.stderr

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import os
+import re
 from dataclasses import dataclass
 from pathlib import Path
 
 from tfplace.errors import OutputError, UsageError
 
 DEFAULT_PATH = "trace.pb"
+_CPU = re.compile(r"\s*(?:/job:\S+/)?(?:/?device:)?CPU:\d+\s*", re.IGNORECASE)
 SUFFIXES = (".pb", ".pbtxt", ".pb.gz", ".pbtxt.gz")
 
 
@@ -38,6 +40,11 @@ class Options:
             value = getattr(self, name)
             if isinstance(value, bool) or not isinstance(value, int) or value < least:
                 raise UsageError(f"{name}={value!r} is not a whole number of at least {least}.")
+        wanted = self.accelerator
+        if wanted is not None and not (isinstance(wanted, str) and all(map(_CPU.fullmatch, wanted.split(",")))):
+            raise UsageError(
+                f"accelerator {wanted!r} is no logical CPU device.", "Write CPU:1, or several with commas: CPU:1,CPU:2."
+            )
 
     @property
     def last(self) -> int:

@@ -6,7 +6,7 @@ from typing import Any
 
 import click
 
-from tfplace.cli.options import Decorated, debug_option
+from tfplace.cli.options import Decorated, bus_option, debug_option
 
 _AS_GIVEN = {"ignore_unknown_options": True, "allow_interspersed_args": False}
 
@@ -16,6 +16,7 @@ def _program_options(command: Decorated) -> Decorated:
     for option in (
         click.argument("program", metavar="[-m] PROGRAM [ARGUMENTS]...", nargs=-1, type=click.UNPROCESSED),
         debug_option,
+        bus_option,
         click.option("--no-jit", is_flag=True, help="Turn XLA off in the program: inside it no op can be seen."),
         click.option("--report/--no-report", "with_report", default=True, help="Print the report.  [default: print]"),
         click.option("--steps", default=3, show_default=True, metavar="N", help="Steps to time."),
