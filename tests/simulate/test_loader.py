@@ -38,7 +38,18 @@ def test_what_is_no_number_of_gpus_is_refused(gpus):
         environment(gpus)
 
 
-def test_two_hundred_starts_are_one():
+def test_two_hundred_processes_share_one_cache():
+    """Each looks the device up, eight at a time; nothing is built again, and nothing is left behind."""
+    folder = library_path().parent
+    before = {path.name: (path.stat().st_ino, path.stat().st_mtime_ns) for path in folder.iterdir()}
+    look = "from tfplace.simulate import environment; print(environment()['TF_PLUGGABLE_DEVICE_LIBRARY_PATH'])"
+    for _ in range(25):
+        together = [begin("-c", look) for _ in range(8)]
+        assert {finish(process)[0] for process in together} == {f"{library_path()}\n"}
+    assert {path.name: (path.stat().st_ino, path.stat().st_mtime_ns) for path in folder.iterdir()} == before
+
+
+def test_two_hundred_starts_in_one_process_are_one():
     code = """
 import tfplace.simulate as s
 first = s.start(2, "1GB")

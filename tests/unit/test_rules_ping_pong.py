@@ -64,6 +64,16 @@ def test_without_times_a_detour_costs_its_trips_and_bytes() -> None:
     assert "1 trip of 50 us each and their bytes (estimate)" in one.detail
 
 
+def test_values_that_come_back_together_are_one_trip() -> None:
+    parts = detour()
+    up, back = crossing("edge_3_host_0", "host_0", CPU0, GPU0)
+    parts[CPU0].append(up)
+    parts[GPU0] += [back, node("c", "Relu", back.name, T="float32")]
+    one = finding("ping-pong", study(step(parts)))
+    assert "1 copy down and 2 up" in one.title
+    assert "for 1 trip of 50 us each" in one.detail
+
+
 def test_detours_of_one_kind_are_one_finding_and_others_apart() -> None:
     parts = merge(detour(tag="_p"), detour(tag="_q"), detour(["Where"], tag="_r"))
     both = findings("ping-pong", study(step(parts)))

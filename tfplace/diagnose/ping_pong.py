@@ -231,7 +231,8 @@ def _cost(analysis: Analysis, thresholds: Thresholds, group: _Group, both: pd.Da
             text += " with no kernel running" if (analysis.trace.events["kind"] == "kernel").any() else ""
             joined = (both["evidence"] == "both").any()
             return Cost(idle, "measured", f"{text} (measured)", "joined" if joined else "timed")
-    trips = facts.count_per_step(analysis, group.up)
+    # several values may go down, or come up, on one trip: the GPU waits once
+    trips = min(facts.count_per_step(analysis, group.down), facts.count_per_step(analysis, group.up))
     moved = facts.estimate(analysis, thresholds, both)
     ns = trips * thresholds.round_trip_us * 1000 + (moved.ns or 0.0)
     text = f"{facts.about(ns)} a step for {words.plural(trips, 'trip')}"

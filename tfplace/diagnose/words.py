@@ -101,10 +101,12 @@ def transfer_lines(analysis: Analysis, rows: pd.DataFrame, *, timed: bool) -> tu
 def _transfer_line(analysis: Analysis, group: list[Row], timed: bool) -> tuple[tuple[float, str], str]:
     first, steps = group[0], analysis.step_count
     times = len(group) if first["step_id"] is None else len(group) / steps
-    one = first["num_bytes"]
+    sizes = [row["num_bytes"] for row in group if row["num_bytes"] is not None]
+    one = sum(sizes) / len(sizes) if sizes else None
+    mean = " on average" if len(set(sizes)) > 1 else ""
     parts = [
         name(first["tensor_name"]),
-        format_bytes(one) if one is not None else "size unknown",
+        f"{format_bytes(round(one))}{mean}" if one is not None else "size unknown",
         f"{device(analysis, first['src_device_id'])} -> {device(analysis, first['dst_device_id'])}",
     ]
     if times != 1:
