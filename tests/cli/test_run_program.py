@@ -56,7 +56,8 @@ def run(folder: Path, *words: str, code: str = TRAIN) -> subprocess.CompletedPro
 @needs_tensorflow
 @needs_compiler
 def test_simulate_shows_where_everything_would_go(tmp_path: Path) -> None:
-    done = run(tmp_path, "simulate", "--gpus", "2", "--gpu-memory", "4GB", "train.py", "--epochs", "1", "-o", "x")
+    own = ("--gpus", "2", "--gpu-memory", "4GB", "--bus-gbps", "1")
+    done = run(tmp_path, "simulate", *own, "train.py", "--epochs", "1", "-o", "x")
     assert done.returncode == 7, done.stderr
     assert done.stdout.startswith("arguments ['--epochs', '1', '-o', 'x']\n")
     assert "to stderr" in done.stderr
@@ -64,6 +65,7 @@ def test_simulate_shows_where_everything_would_go(tmp_path: Path) -> None:
     assert "on CPU:0 is copied to GPU:0 in every step" in " ".join(done.stdout.split())
     assert "made at train.py:7" in " ".join(done.stdout.split())
     assert "measured" not in done.stdout
+    assert "at 1 GB/s (estimate)" in " ".join(done.stdout.split())
     report = subprocess.run(
         [sys.executable, "-m", "tfplace", "report", "trace.pb", "--format", "json"],
         cwd=tmp_path,
@@ -81,6 +83,54 @@ def test_simulate_shows_where_everything_would_go(tmp_path: Path) -> None:
         "time_us": None,
         **{k: v for k, v in document["totals"]["per_step"]["h2d"].items() if k == "unknown_sizes"},
     }
+
+
+@needs_tensorflow
+def test_record_takes_the_speed_of_the_bus_too(tmp_path: Path) -> None:
+    code = """
+import tensorflow as tf
+tf.config.set_logical_device_configuration(
+    tf.config.list_physical_devices("CPU")[0], [tf.config.LogicalDeviceConfiguration()] * 2
+)
+with tf.device("/CPU:0"):
+    kernel = tf.Variable(tf.ones([640, 320]), name="dense/kernel")
+
+@tf.function
+def train_step(x):
+    with tf.device("/CPU:1"):
+        return tf.reduce_sum(tf.matmul(x, kernel))
+
+for _ in range(6):
+    train_step(tf.ones([8, 640]))
+"""
+    done = run(tmp_path, "record", "--accelerator", "CPU:1", "--bus-gbps", "2.5", "train.py", code=code)
+    assert done.returncode == 0, done.stderr
+    assert "at 2.5 GB/s (estimate)" in " ".join(done.stdout.split())
+    refused = run(tmp_path, "record", "--bus-gbps", "0", "train.py", code=code)
+    assert refused.returncode == 2
+
+
+@needs_tensorflow
+def test_a_step_that_xla_compiles_is_reported_on_with_its_own_cure(tmp_path: Path) -> None:
+    """On a plain CPU its trace holds no event and no graph: all that is known stands in what capture stored."""
+    code = """
+import tensorflow as tf
+kernel = tf.Variable(tf.ones([8, 8]), name="dense/kernel")
+
+@tf.function(jit_compile=True)
+def train_step(x):
+    kernel.assign_sub(0.1 * tf.matmul(x, kernel))
+
+for _ in range(6):
+    train_step(tf.ones([8, 8]))
+"""
+    done = run(tmp_path, "record", "train.py", code=code)
+    assert done.returncode == 0, done.stderr
+    told = " ".join(done.stdout.split())
+    assert "1 XLA cluster in this step hides what runs inside" in told
+    assert "dense/kernel (float32 [8,8], 256 B) is handed in from CPU:0, made at train.py:3" in told
+    assert "jit_compile=False" in told
+    assert "RunOptions" not in told
 
 
 @needs_tensorflow

@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
+import dataclasses
+from pathlib import Path
+
 import pandas as pd
 import pytest
 
 from tests import report_samples as samples
+from tfplace.analyze.study import analyze
 from tfplace.model import schema
+from tfplace.read.load import load_trace
 from tfplace.report.answers import input_name
+from tfplace.report.host_work import busy_threads
 from tfplace.report.summary import summarize
+
+TRACES = Path(__file__).parents[2] / "traces"
 
 
 def answers(analysis=None):
@@ -45,8 +53,45 @@ def test_process_cpu_time_is_told_as_cores():
     timed = samples.steps()
     timed["cpu_time_ns"] = pd.array([180_000, 200_000], dtype="Int64")  # of 100 us each: 1.9 cores
     answer = answers(samples.analysis(samples.trace(steps=timed)))["cpu_bottleneck"]
-    assert "the process used 1.9 CPU cores meanwhile" in answer
-    assert "which threads were busy" in answer
+    assert "; meanwhile the process used 1.9 CPU cores, and it does not hold which threads were busy." in answer
+
+
+def captured(**threads):
+    """Two steps of 100 us; CPU time is that of each."""
+    timed = samples.steps()
+    timed["step_num"] = pd.array([2, 3], dtype="Int64")
+    timed["cpu_time_ns"] = pd.array([180_000, 200_000], dtype="Int64")
+    stored = [{"num": 2, "threads": threads}, {"num": 3, "threads": threads}, {"num": 4, "threads": {"other": 10**9}}]
+    return samples.trace(steps=timed, context={"steps": stored})
+
+
+THREADS = {"python:MainThread": 92_000, "tf_Compute": 148_000, "tf_data": 20_400, "idle": 100}
+
+
+def test_the_busiest_three_threads_are_named_with_their_share_of_the_step():
+    trace = captured(**THREADS)
+    assert answers(samples.analysis(trace))["cpu_bottleneck"].startswith(
+        "The trace cannot tell for sure: GPU:0 ran kernels in 40 % of the step (40.0 us of 100 us); meanwhile the "
+        "process used 1.9 CPU cores, CPU time by thread name, as a share of the step: tf_Compute 148 %, "
+        "python:MainThread 92 % and tf_data 20 %, and whether a busy thread works or only spins"
+    )
+    assert "does not hold" not in answers(samples.analysis(trace))["cpu_bottleneck"]
+    assert "tf_Compute 148 %" in answers(samples.analysis(trace, gpu_busy_share=0.93))["cpu_bottleneck"]
+    untimed = samples.analysis(dataclasses.replace(trace, has_device_times=False), gpu_busy_share=None)
+    assert "In the step the process used 1.9 CPU cores" in answers(untimed)["cpu_bottleneck"]
+
+
+@pytest.mark.parametrize(
+    "stored", [None, 7, [None], [{"num": 2, "threads": None}], [{"num": 2, "threads": {"a": "x"}}]]
+)
+def test_threads_that_are_not_stored_are_said_to_be_missing(stored):
+    trace = dataclasses.replace(captured(), context={"steps": stored})
+    assert "does not hold which threads were busy" in answers(samples.analysis(trace))["cpu_bottleneck"]
+
+
+def test_threads_of_a_captured_file_are_read():
+    trace = load_trace([str(TRACES / "cifar10_function_weights_on_gpu.pb")])
+    assert busy_threads(analyze(trace))[0][0] == "python"
 
 
 @pytest.mark.parametrize(

@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import dataclasses
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.builders import CPU0, CPU1, GPU0, GPU1, copy, gpu_lanes, kernel, lane, node, op, output, run_metadata
 from tests.unit.rules_support import crossing, finding, findings, outcome, step, study, weights
+from tfplace.analyze.study import analyze
 from tfplace.diagnose.capture_rules import NEED_COPIES, NEED_GRAPHS, NEED_TIMES, WEAK_WITHOUT_GRAPHS
 from tfplace.diagnose.rules import ALL_RULES
 from tfplace.model.trace import Note
+from tfplace.read.load import load_trace
 
+TRACES = Path(__file__).parents[2] / "traces"
 KERNELS = [kernel("y0", "Relu", start=200, duration=50)]
 COPIES = [copy("edge_0_w/read", "HtoD", 1_048_576, start=1, duration=90)]
 
@@ -119,6 +123,10 @@ def test_half_a_pair_is_told() -> None:
         ("truncated-text", "The file ends too early (2)."),
         ("clock-rebased", "Host and GPU rows are on two clocks (2)."),
         ("copies-without-direction", "Copies do not say where they went (2)."),
+        (
+            "late-attach",
+            "A function had run before the capture began, and was instantiated a second time to see its graphs (2).",
+        ),
     ],
 )
 def test_damage_that_was_noted_while_reading_is_a_finding(slug: str, words: str) -> None:
@@ -127,11 +135,41 @@ def test_damage_that_was_noted_while_reading_is_a_finding(slug: str, words: str)
     assert titles(dataclasses.replace(analysis, trace=trace)) == [words]
 
 
-@pytest.mark.parametrize(("share", "told"), [(0.2, False), (0.21, True), ("many", False)])
-def test_a_step_stretched_by_tracing_is_told(share: Any, told: bool) -> None:
+def stretched(**changes: Any) -> list[str]:
+    """Return what is said of a step on a GPU with the context of a captured file, changed."""
+    context = {**load_trace([str(TRACES / "cifar10_function_weights_on_gpu.pb")]).context, **changes}
+    del context["simulated"]  # no time of a simulated GPU is used
     message = step(weights(), length=1000, kernels=KERNELS, copies=COPIES)
-    stretched = [t for t in titles(study(message, context={"overhead_share": share})) if "longer" in t]
-    assert stretched == (["Tracing made the step 21% longer than an untraced one."] if told else [])
+    return [title for title in titles(study(message, context=context)) if "longer" in title]
+
+
+def test_a_step_stretched_by_tracing_is_told() -> None:
+    assert stretched() == []  # 36 ms on 337 ms
+    untraced = 336_917_417
+    assert stretched(overhead_ns_per_step=round(0.2 * untraced)) == []
+    assert stretched(overhead_ns_per_step=round(0.21 * untraced)) == [
+        "Tracing made the step 21% longer than an untraced one."
+    ]
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"overhead": {"untraced_step_ns": None}},
+        {"overhead": {"untraced_step_ns": 0}},
+        {"overhead": None},
+        {"overhead_ns_per_step": None},
+        {"overhead_ns_per_step": "many"},
+    ],
+)
+def test_what_tracing_added_is_not_guessed_at(changes: dict[str, Any]) -> None:
+    assert stretched(**{"overhead_ns_per_step": 10**12, **changes}) == []
+
+
+def test_times_that_nobody_uses_cannot_mislead() -> None:
+    trace = load_trace([str(TRACES / "cifar10_function_weights_on_gpu.pb")])
+    trace.context["overhead_ns_per_step"] = 10**12
+    assert not [title for title in titles(analyze(trace)) if "longer" in title]  # a simulated GPU
 
 
 def test_hostile_names_do_not_reach_the_text() -> None:

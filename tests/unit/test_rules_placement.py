@@ -1,4 +1,4 @@
-"""cpu-reason, colocated-to-cpu, request-not-honoured, xla-hides-placement."""
+"""cpu-reason, colocated-to-cpu, request-not-honoured."""
 
 from __future__ import annotations
 
@@ -198,26 +198,3 @@ def test_ops_that_follow_their_variable_are_not_blamed() -> None:
 def test_requests_that_were_not_recorded_are_a_skip() -> None:
     result = outcome("request-not-honoured", study(step(weights())))
     assert (result.outcome, "does not record requested devices" in str(result.reason)) == ("skipped", True)
-
-
-# ---------------------------------------------------------------- xla-hides-placement
-
-
-def test_an_xla_cluster_is_said_to_hide_its_inside_and_its_host_variables_are_named() -> None:
-    handle = node("arg", "_Arg", T="resource", index=0, _handle_dtypes=["int32"], _handle_shapes=["[]"])
-    cluster = node("cluster", "StatefulPartitionedCall", "arg", _XlaMustCompile=True)
-    one = finding("xla-hides-placement", study(step({CPU0: [handle, cluster], GPU0: [node("y", "NoOp")]})))
-    assert one.title.startswith("1 XLA cluster in this step hides what runs inside")
-    assert "argument 0 (int32 []) (int32) is handed in from CPU:0" in one.evidence[1]
-    assert "jit_compile=False" in one.fix
-
-
-def test_the_ops_of_auto_clustering_count_too_and_each_is_counted() -> None:
-    nodes = [node("a", "_XlaRun"), node("b", "_XlaRun")]
-    one = finding("xla-hides-placement", study(step({GPU0: nodes})))
-    assert one.title.startswith("2 XLA clusters in this step hide what runs inside")
-
-
-def test_no_cluster_is_clear_and_no_nodes_are_a_skip() -> None:
-    assert outcome("xla-hides-placement", study(step(weights()))).outcome == "clear"
-    assert outcome("xla-hides-placement", study(run_metadata())).outcome == "skipped"

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from tests.builders import CPU0, GPU0, GPU1, copy, gpu_lanes, kernel, lane, node, op, output
-from tests.unit.rules_support import crossing, finding, outcome, step, study, weights
+from tests.unit.rules_support import crossing, finding, findings, outcome, step, study, weights
 
 NO_COPIES = step({}, length=100, kernels=[kernel("y", "Relu", start=1, duration=1)])
 """A step of which neither graphs nor copies were recorded."""
@@ -81,10 +81,51 @@ def test_fetches_warn_from_one_megabyte(size: int, severity: str) -> None:
     assert finding("fetch-copied", study(fetched("logits", size, f"[{size // 4}]"))).severity == severity
 
 
-def test_fetched_gradients_warn_earlier_and_are_named() -> None:
-    one = finding("fetch-copied", study(fetched("gradients/w_grad", 40_000, "[10000]")))
+@pytest.mark.parametrize(("size", "shape"), [(40_000, "[10000]"), (4, "[]")])
+def test_fetched_gradients_warn_whatever_their_size_and_are_named(size: int, shape: str) -> None:
+    one = finding("fetch-copied", study(fetched("gradients/w_grad", size, shape)))
     assert one.severity == "warning"
-    assert "Among them gradients or variables: gradients/w_grad." in one.detail
+    assert "Among them gradients, variables or updates: gradients/w_grad." in one.detail
+
+
+def handed_back(*nodes: Any, value: str) -> Any:
+    """A step on the GPU of which the caller fetches one value."""
+    down, into = crossing("edge_1_out", value, GPU0, CPU0, T="float32", tensor_type="float32")
+    fetch = node("_retval_0", "_Retval", into.name, T="float32", index=0)
+    return study(step({CPU0: [into, fetch], GPU0: [*nodes, down]}))
+
+
+W = node("w", "VariableV2", dtype="float32", shape="[2]")
+
+
+@pytest.mark.parametrize(
+    ("nodes", "value", "told"),
+    [
+        ([W, node("w/read", "Identity", "w", T="float32")], "w/read", True),
+        ([W, node("g", "Relu"), node("train", "ApplyGradientDescent", "w", "g", "g", T="float32")], "train", True),
+        ([node("x", "Relu"), node("Conv", "Conv2DBackpropFilter", "x"), node("s", "Identity", "Conv")], "s", True),
+        ([W, node("ids", "Relu"), node("rows", "GatherV2", "w", "ids", T="float32")], "rows", False),
+        ([W, node("loss", "Mean", "w", T="float32")], "loss", False),
+        ([node("a", "Relu"), node("loss", "AddN", "a", T="float32")], "loss", False),
+    ],
+    ids=["variable", "update", "gradient", "rows of a variable", "made of a variable", "sum of losses"],
+)
+def test_state_that_is_fetched_is_told_from_results(nodes: list[Any], value: str, told: bool) -> None:
+    one = finding("fetch-copied", handed_back(*nodes, value=value))
+    assert (one.severity, "Among them gradients, variables or updates" in one.detail) == (
+        ("warning", True) if told else ("info", False)
+    )
+
+
+def test_without_a_graph_a_sum_of_losses_is_no_gradient() -> None:
+    name = "total_loss"
+    copies = [copy(f"edge_7_{name}", "DtoH", 4, start=10, duration=1)]
+    lanes = [
+        lane(GPU0, op(name, "AddN", start=1, duration=1, outputs=[output(0, "float32", "[]", 4)])),
+        lane(CPU0, op("_retval_total_loss_0_0", "_Retval", name, start=20, duration=1)),
+    ]
+    analysis = study(step({}, length=1000, copies=copies, more_lanes=lanes))
+    assert all(one.severity == "info" for one in findings("fetch-copied", analysis))
 
 
 def test_nothing_fetched_from_the_gpu_is_clear() -> None:

@@ -100,8 +100,9 @@ def xla_hides_placement(analysis: Analysis) -> str:
     return fix(
         analysis,
         "trace one run with jit off: `tfplace record --no-jit` or `tfplace simulate --no-jit`, or `jit_compile=False` "
-        "in `tf.function` or in Keras' `model.compile` (Keras turns it on by itself when a GPU is there). Inside "
-        "a compiled function use int64 in place of int32 state, and look up tables outside it.",
+        "in `tf.function` or in Keras' `model.compile` (Keras turns it on by itself when a GPU is there). For "
+        "a compiled function use int64 in place of int32 state, create its variables outside "
+        '`tf.device("/CPU:0")`, and look up tables outside it.',
         "unset `TF_XLA_FLAGS` and `global_jit_level` for the traced run.",
     )
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any, TypeGuard
 
 from tfplace.analyze.analysis import Analysis
 from tfplace.diagnose import facts, words
@@ -50,6 +51,11 @@ _DAMAGE = {
         "Lengths hold; distances between host and GPU rows are uncertain.",
         "Nothing to change; compare lengths, not distances.",
     ),
+    "late-attach": (
+        "A function had run before the capture began, and was instantiated a second time to see its graphs",
+        "Its graphs are those of the second time: the runtime placed them by the same rules, on the same devices.",
+        "Begin the capture before the function's first call: put `tfplace.trace` on it, or record the whole program.",
+    ),
     "lengths-unbelievable": (
         "Some rows have impossible lengths",
         "Their time is not used.",
@@ -57,6 +63,9 @@ _DAMAGE = {
     ),
 }
 """{start of a note's slug: what is wrong, what it means for the report, cure}."""
+
+_NO_LOSS = frozenset({"late-attach"})
+"""Notes of `_DAMAGE` after which nothing is missing."""
 
 
 def capture_quality(analysis: Analysis, thresholds: Thresholds) -> Iterator[Finding]:
@@ -81,6 +90,15 @@ def _graphs(analysis: Analysis) -> Iterator[Finding]:
     trace = analysis.trace
     if trace.has_graphs:
         return
+    if facts.why_no_graphs(analysis):
+        yield _finding(
+            "0 partition graphs in the trace: XLA compiled the step as a whole (jit_compile=True).",
+            "No op in it has a place, and no edge is known: see xla-hides-placement. "
+            f"{_off((*NEED_GRAPHS, *NEED_TIMES))} Seeing nothing inside: {', '.join(WEAK_WITHOUT_GRAPHS)}.",
+            "Trace one run with jit off: `tfplace record --no-jit`, `tfplace simulate --no-jit`, or jit_compile=False.",
+            severity="warning",
+        )
+        return
     nodes = words.plural(len(trace.nodes), "node")
     held = "timed nodes only" if trace.has_times else "neither graphs nor times"
     yield _finding(
@@ -94,6 +112,8 @@ def _graphs(analysis: Analysis) -> Iterator[Finding]:
 
 def _times(analysis: Analysis) -> Iterator[Finding]:
     trace = analysis.trace
+    if not trace.has_times and facts.why_no_graphs(analysis):
+        return  # said with the graphs
     if not trace.has_times:
         yield _finding(
             "0 timed nodes in the trace: there is no step_stats.",
@@ -192,16 +212,37 @@ def _damage(analysis: Analysis) -> Iterator[Finding]:
         if known is None:
             continue
         what, meaning, cure = known
+        severity = "info" if note.slug in _NO_LOSS else "warning"
         count = "" if note.count is None else f" ({note.count:,})"
-        yield _finding(f"{what}{count}.", f"{note.text} {meaning}", cure, severity="warning")
+        yield _finding(f"{what}{count}.", f"{note.text} {meaning}", cure, severity=severity)
 
 
 def _overhead(analysis: Analysis, thresholds: Thresholds) -> Iterator[Finding]:
-    share = analysis.trace.context.get("overhead_share")
-    if not isinstance(share, int | float) or share <= thresholds.overhead_share:
+    share = _overhead_share(analysis)
+    if share is None or share <= thresholds.overhead_share:
         return
     yield _finding(
         f"Tracing made the step {share:.0%} longer than an untraced one.",
         "Times between ops are stretched; bytes and placement are not touched.",
         "Trace fewer steps, or compare times only between traces.",
     )
+
+
+def _overhead_share(analysis: Analysis) -> float | None:
+    """Return what tracing added to a step as a share of an untraced one; null where no untraced step was timed.
+
+    Null as well where no time of the trace is a GPU's: then none is used, and none can mislead.
+    """
+    trace = analysis.trace
+    stand_in = len(analysis.accelerators) > 0 and bool((analysis.accelerators["kind"] == "CPU").all())
+    if trace.simulated is not None or stand_in:
+        return None
+    added, measured = trace.context.get("overhead_ns_per_step"), trace.context.get("overhead")
+    untraced = measured.get("untraced_step_ns") if isinstance(measured, dict) else None
+    if not _is_number(added) or not _is_number(untraced) or untraced <= 0:
+        return None
+    return float(added / untraced)
+
+
+def _is_number(value: Any) -> TypeGuard[int | float]:
+    return isinstance(value, int | float) and not isinstance(value, bool)

@@ -9,6 +9,7 @@ from typing import Any
 import pandas as pd
 
 from tfplace.analyze.analysis import Analysis
+from tfplace.diagnose.compiled import compiled_functions
 from tfplace.diagnose.rule import Skip
 from tfplace.diagnose.thresholds import Thresholds
 
@@ -55,14 +56,24 @@ def require_accelerator(analysis: Analysis) -> None:
 def require_graphs(analysis: Analysis) -> None:
     """Raise Skip where the trace holds no graph, so that edges between nodes are not known."""
     if not analysis.trace.has_graphs:
-        raise Skip("no partition graphs in the trace (output_partition_graphs=True records them)")
+        raise Skip(
+            why_no_graphs(analysis) or "no partition graphs in the trace (output_partition_graphs=True records them)"
+        )
+
+
+def why_no_graphs(analysis: Analysis) -> str | None:
+    """Say that XLA compiled the step as a whole; null where graphs are missing for another reason, or are there."""
+    if analysis.trace.has_graphs or not compiled_functions(analysis):
+        return None
+    return "XLA compiled the step as a whole"
 
 
 def require_transfers(analysis: Analysis) -> None:
     """Raise Skip where neither a graph nor a copy could show what crosses."""
     require_accelerator(analysis)
     if not analysis.trace.has_graphs and not seen(analysis.transfers).any():
-        raise Skip("no partition graphs and no GPU copies in the trace, so what crosses was not recorded")
+        missing = "no partition graphs and no GPU copies in the trace, so what crosses was not recorded"
+        raise Skip(why_no_graphs(analysis) or missing)
 
 
 def has_real_times(analysis: Analysis) -> bool:

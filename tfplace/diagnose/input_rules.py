@@ -319,7 +319,7 @@ def staging_misuse(analysis: Analysis, thresholds: Thresholds) -> Iterator[Findi
     puts = [n for n, op in enumerate(flow.op) if ops.STAGE_PUTS.match(op)]
     if not puts:
         if not analysis.trace.has_graphs and not len(flow):
-            raise Skip("the trace holds no nodes")
+            raise Skip(facts.why_no_graphs(analysis) or "the trace holds no nodes")
         return
     facts.require_graphs(analysis)
     for put in puts:

@@ -25,7 +25,7 @@ def cpu_reason(analysis: Analysis, thresholds: Thresholds) -> Iterator[Finding]:
     facts.require_accelerator(analysis)
     reasons = analysis.reasons
     if reasons.empty and analysis.trace.nodes["device_id"].isna().all():
-        raise Skip("the trace names no device for any node")
+        raise Skip(facts.why_no_graphs(analysis) or "the trace names no device for any node")
     reasons = facts.where(reasons, ~facts.has_value(reasons, "reason", _INPUT_REASONS))
     if reasons.empty:
         return
@@ -143,7 +143,8 @@ def request_not_honoured(analysis: Analysis, thresholds: Thresholds) -> Iterator
     nodes = analysis.trace.nodes
     known = nodes[nodes["requested_device"].notna()]
     if known.empty:
-        raise Skip("the trace does not record requested devices (function_graphs of tf.function do, or tfplace's own)")
+        missing = "the trace does not record requested devices (function_graphs of tf.function do, or tfplace's own)"
+        raise Skip(facts.why_no_graphs(analysis) or missing)
     asked = {text: _asks_for_device(analysis, text) for text in known["requested_device"].unique().tolist()}
     bound = _bound_to_variables(analysis)
     moved = [
@@ -200,40 +201,3 @@ def _asks_for_device(analysis: Analysis, request: str) -> bool:
         return True
     same = accelerators["kind"] == "CPU"
     return parsed.ordinal is not None and parsed.ordinal in accelerators.loc[same, "ordinal"].dropna().tolist()
-
-
-def xla_hides_placement(analysis: Analysis, thresholds: Thresholds) -> Iterator[Finding]:
-    """Find XLA clusters: one node in the trace, whose inside was neither placed nor timed node by node."""
-    del thresholds
-    flow = analysis.flow
-    if not len(flow):
-        raise Skip("the trace holds no nodes")
-    clusters = [n for n in range(len(flow)) if ops.XLA_OPS.match(flow.op[n]) or flow.attrs[n].get("_XlaMustCompile")]
-    if not clusters:
-        return
-    inside = set(clusters)
-    taken = [row for row in python_records(analysis.variables) if inside.intersection(row["readers"] or ())]
-    hosts = [row for row in taken if row["device_id"] is not None and flow.device[row["node_id"]] >= 0]
-    hosts = [row for row in hosts if row["node_id"] is not None and not flow.on_device[row["node_id"]]]
-    lines = [words.node(analysis, n) + f" on {words.device(analysis, _at(flow.device[n]))}" for n in clusters]
-    lines += [
-        f"{words.name(row['name'])} ({row['dtype'] or 'type unknown'}) is handed in from "
-        f"{words.device(analysis, row['device_id'])}: jit_compile=True fails on it with 'resource located in CPU'"
-        for row in hosts
-    ]
-    held = f" {words.plural(len(hosts), 'variable')} handed in from the host: see below." if hosts else ""
-    yield Finding(
-        rule="xla-hides-placement",
-        severity="info",
-        title=f"{words.plural(len(clusters), 'XLA cluster')} in this step hide{'s' * (len(clusters) == 1)} what runs "
-        "inside: placement and copies there are not in the trace.",
-        detail="XLA compiles a whole function into one program, so the trace shows one node in place of its ops. The "
-        f"report speaks only of what is outside.{held}",
-        fix=advice.xla_hides_placement(analysis),
-        evidence=words.cut(lines),
-        subjects=tuple(flow.name[n] for n in clusters),
-    )
-
-
-def _at(device_id: int) -> int | None:
-    return device_id if device_id >= 0 else None

@@ -11,6 +11,7 @@ from tfplace.diagnose import (
     placement_rules,
     transfer_rules,
     variable_rules,
+    xla_rules,
 )
 from tfplace.diagnose.rule import HIDING_RULE, Finding, Outcome, Rule
 
@@ -58,7 +59,7 @@ ALL_RULES: tuple[Rule, ...] = (
     Rule(
         "xla-hides-placement",
         "XLA clusters, inside which the trace shows no placement",
-        placement_rules.xla_hides_placement,
+        xla_rules.xla_hides_placement,
     ),
     Rule(
         "ping-pong",

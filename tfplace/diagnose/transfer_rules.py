@@ -10,9 +10,12 @@ import pandas as pd
 
 from tfplace.analyze import ops
 from tfplace.analyze.analysis import Analysis
+from tfplace.analyze.origins import made_of_gradients
 from tfplace.diagnose import advice, facts, words
+from tfplace.diagnose.facts import Row
 from tfplace.diagnose.rule import BelowLimit, Finding, Skip
 from tfplace.diagnose.thresholds import Thresholds
+from tfplace.model.rows import python_records
 
 _SLICES = frozenset({"Slice", "StridedSlice", "Gather", "GatherV2", "GatherNd"})
 _FRAME_ENDS = frozenset({"Exit", "RefExit"})
@@ -56,17 +59,16 @@ def fetch_copied(analysis: Analysis, thresholds: Thresholds) -> Iterator[Finding
     if rows.empty:
         return
     names = facts.distinct(rows["tensor_name"].tolist())
-    state = [n for n in names if ops.GRADIENT_NAMES.search(n)]
-    state += facts.distinct(rows.loc[rows["variable_id"].notna(), "tensor_name"].tolist())
+    state = facts.distinct(row["tensor_name"] for row in python_records(rows) if _is_state(analysis, row))
     total = facts.bytes_per_step(analysis, rows)
     cost = facts.cost_of(analysis, thresholds, rows)
     severity = facts.severity_of(analysis, thresholds, cost.ns)
-    heavy = (total or 0) >= thresholds.fetch_bytes or bool(state and (total or 0) > thresholds.tiny_bytes)
+    heavy = (total or 0) >= thresholds.fetch_bytes or bool(state)
     if not heavy:
         severity = "info" if (total or 0) <= thresholds.tiny_bytes else severity
     elif severity == "info":
         severity = "warning"
-    what = f" Among them gradients or variables: {words.listing(map(words.name, state))}." if state else ""
+    what = f" Among them gradients, variables or updates: {words.listing(map(words.name, state))}." if state else ""
     yield Finding(
         rule="fetch-copied",
         severity=severity,
@@ -79,6 +81,18 @@ def fetch_copied(analysis: Analysis, thresholds: Thresholds) -> Iterator[Finding
         **cost.fields(total),
         subjects=tuple(names),
     )
+
+
+def _is_state(analysis: Analysis, row: Row) -> bool:
+    """Tell whether a fetched value is a gradient, a whole variable, or what an update op hands on: no result."""
+    if ops.GRADIENT_NAMES.search(row["tensor_name"]) or (row["variable_id"] is not None and not row["rows_only"]):
+        return True
+    producer = row["producer_node_id"]
+    if producer is None:
+        return False
+    # without edges a sum of losses looks like a sum of gradients
+    gradient = analysis.trace.has_graphs and made_of_gradients(analysis.flow, producer)
+    return gradient or bool(ops.UPDATES.match(analysis.flow.op[producer]))
 
 
 def exposed_copies(analysis: Analysis, thresholds: Thresholds) -> Iterator[Finding]:

@@ -28,7 +28,8 @@ def _host_variables(analysis: Analysis) -> pd.DataFrame:
 def _require_variables(analysis: Analysis) -> None:
     facts.require_accelerator(analysis)
     if analysis.variables.empty and not analysis.trace.has_graphs:
-        raise Skip("no partition graphs in the trace, and no variable among the timed nodes")
+        missing = "no partition graphs in the trace, and no variable among the timed nodes"
+        raise Skip(facts.why_no_graphs(analysis) or missing)
 
 
 def _carrying(analysis: Analysis, variable_ids: list[int]) -> pd.DataFrame:

@@ -23,6 +23,7 @@ from tfplace.read.detect import Content, detect
 from tfplace.read.protos import message_class
 from tfplace.read.raw import RawGraph, RawTrace
 from tfplace.read.source import Source, read_source, unpack
+from tfplace.read.tables.recorded import recorded_functions
 from tfplace.read.text.file import read_text
 from tfplace.read.text.tokenizer import TextError
 
@@ -82,7 +83,7 @@ def _raw_from_source(source: Source, path: str, progress: Progress | None) -> Ra
                 "Write it again, by google.protobuf.json_format.MessageToJson.",
             ) from None
     decoded.cut = decoded.cut or source.cut
-    _demand_content(decoded, path)
+    _demand_content(decoded, context, path)
     return RawTrace(
         source=path,
         format=f"{content.kind} {content.encoding}{source.suffix}",
@@ -190,9 +191,12 @@ def _held(decoded: Decoded) -> tuple[int, int]:
     return events, sum(1 for graph in _graphs(decoded) if graph.graph.node or graph.graph.library.function)
 
 
-def _demand_content(decoded: Decoded, path: str) -> None:
-    """Raise UnreadableTraceError for a trace in which there is nothing to report on."""
-    if any(_held(decoded)):
+def _demand_content(decoded: Decoded, context: dict[str, Any], path: str) -> None:
+    """Raise UnreadableTraceError for a trace in which there is nothing to report on.
+
+    A step that XLA compiled as a whole leaves neither events nor graphs on a CPU; capture still stored what ran.
+    """
+    if any(_held(decoded)) or recorded_functions(context):
         return
     if decoded.cut:
         raise UnreadableTraceError(

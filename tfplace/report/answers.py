@@ -7,7 +7,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from tfplace.analyze.analysis import Analysis
-from tfplace.report.host_work import host_work_while_idle
+from tfplace.diagnose.compiled import Compiled, by_device, compiled_functions
+from tfplace.names import printable
+from tfplace.report.host_work import busy_threads, host_work_while_idle
 from tfplace.report.model import Report
 from tfplace.report.wording import count_of, join_words, sentence
 from tfplace.units import format_bytes, format_ns
@@ -43,29 +45,46 @@ def _cpu_bottleneck(analysis: Analysis, report: Report) -> str:
     if report.trace["simulated"] is not None or report.trace["cpu_as_accelerator"]:
         return "The trace cannot tell: it has no GPU times."
     busy, step = report.totals["gpu_busy_share"], report.totals["step_time_us"]
+    used = _cpu_used(analysis)
     if busy is None or not step:
         missing = "kernel times" if report.trace["has_gpu_times"] else "GPU times"
-        return f"The trace cannot tell: it has no {missing}. Capture with full tracing where the GPU may be profiled."
+        full = "Capture with full tracing where the GPU may be profiled."
+        return f"The trace cannot tell: it has no {missing}. {full}" + (f" In the step {used}." if used else "")
     gpu = " and ".join(report.trace["accelerators"]) if len(report.trace["accelerators"]) < 3 else "the GPUs"
     seen = f"{gpu} ran kernels in {_percent(busy)} of the step ({format_ns(round(busy * step * 1000))} of "
     seen += f"{format_ns(round(step * 1000))}{', mean over GPUs' if len(report.trace['accelerators']) > 1 else ''})"
-    cores = _process_cores(analysis, step)
-    used = f"; the process used {cores:.1f} CPU cores meanwhile" if cores is not None else ""
+    seen += f"; meanwhile {used}" if used else ""
     if busy >= _BUSY:
-        return f"Not in this step: {seen}{used}. A faster host can gain little."
+        return f"Not in this step: {seen}. A faster host can gain little."
     doing = host_work_while_idle(analysis)
     meanwhile = f" While no kernel ran, the host was mostly in {doing}." if doing else ""
-    lacking = "which threads were busy" if cores is not None else "CPU times of the process"
-    return f"The trace cannot tell for sure: {seen}{used}, and it does not hold {lacking}.{meanwhile}"
+    return f"The trace cannot tell for sure: {seen}{_lacking(analysis)}.{meanwhile}"
+
+
+def _cpu_used(analysis: Analysis) -> str | None:
+    """Say how much CPU time the process used in a step, and which threads most of it; None where neither is known."""
+    cores = _process_cores(analysis)
+    parts = [f"the process used {cores:.1f} CPU cores"] if cores is not None else []
+    threads = [f"{printable(name, 40)} {_percent(share)}" for name, share in busy_threads(analysis)]
+    if threads:
+        parts.append(f"CPU time by thread name, as a share of the step: {join_words(threads)}")
+    return ", ".join(parts) or None
+
+
+def _lacking(analysis: Analysis) -> str:
+    if busy_threads(analysis):
+        return ", and whether a busy thread works or only spins while it waits is not recorded"
+    cores = _process_cores(analysis)
+    return f", and it does not hold {'CPU times of the process' if cores is None else 'which threads were busy'}"
 
 
 def _percent(share: float) -> str:
     return f"{share * 100:.0f} %" if share >= 0.1 or share == 0 else f"{share * 100:.1f} %"
 
 
-def _process_cores(analysis: Analysis, step_us: float) -> float | None:
+def _process_cores(analysis: Analysis) -> float | None:
     times = analysis.trace.steps["cpu_time_ns"].dropna()
-    return float(times.mean()) / (step_us * 1000) if len(times) else None
+    return float(times.mean()) / analysis.step_time_ns if len(times) and analysis.step_time_ns else None
 
 
 # ---------------------------------------------------------------- are weights copied
@@ -73,8 +92,24 @@ def _process_cores(analysis: Analysis, step_us: float) -> float | None:
 
 def _weights_copied(analysis: Analysis, report: Report) -> str:
     variables = [v for v in report.variables if v["kind"] in ("ref", "resource")]
+    wholes = compiled_functions(analysis)
+    if wholes:
+        outside = f" Outside of it: {_weights_outside(variables, report)}" if variables else ""
+        return _weights_compiled(wholes) + outside
     if not variables:
         return _weights_without_variables(analysis, report)
+    return _weights_outside(variables, report)
+
+
+def _weights_compiled(wholes: Sequence[Compiled]) -> str:
+    """Say what is known where XLA hides the copies: which device holds the variables that it takes."""
+    taken = {(one.name, one.device): one for whole in wholes for one in whole.variables}
+    names = join_words([printable(whole.name, 80) for whole in wholes], most=2)
+    known = f"it takes {join_words(by_device(taken.values()))}" if taken else "it takes no variable"
+    return f"The trace cannot tell: XLA compiled {names} as a whole (jit_compile=True) and hides it; {known}."
+
+
+def _weights_outside(variables: Sequence[dict[str, Any]], report: Report) -> str:
     hosted = [v for v in variables if v["verdict"] != "on-device"]
     whole = [v for v in hosted if v["copied_each_step"] and not v["rows_only"]]
     rows = [v for v in hosted if v["rows_only"]]
@@ -162,6 +197,8 @@ def _input_copied(analysis: Analysis, report: Report) -> str:
         more = [f"{len(inputs) - _MAX_INPUTS} more"] if len(inputs) > _MAX_INPUTS else []
         return f"In each step, before its first use: {'; '.join(shown + more)}."
     if report.totals["evidence"] is None:
+        if compiled_functions(analysis):
+            return "The trace cannot tell: XLA compiled the step as a whole (jit_compile=True) and hides it."
         return "The trace cannot tell: it has neither partition graphs nor copies."
     nameless = [t for t in arriving if t["category"] == "unknown" and t["producer"] is None]
     ahead = _copied_ahead(analysis, len(nameless) > 0)

@@ -1,6 +1,8 @@
-"""What the host ran while no kernel did: an observation, not a cause."""
+"""What the host did: which op ran while no kernel did, and which threads were busy. Observations, not causes."""
 
 from __future__ import annotations
+
+from collections import Counter
 
 import numpy as np
 
@@ -37,6 +39,28 @@ def host_work_while_idle(analysis: Analysis) -> str | None:
     if idle <= 0 or alone < _WORTH_NAMING * idle:
         return None
     return f"{op} ({format_ns(round(alone / analysis.step_count))} a step)"
+
+
+def busy_threads(analysis: Analysis, most: int = 3) -> list[tuple[str, float]]:
+    """Return the threads that used most CPU time in the traced steps, each with its share of a step.
+
+    Threads of one name are added up, so a share may be above 1.
+
+    Returns:
+        [('python:MainThread', 0.92), ...]; [] where capture stored no CPU times of threads.
+    """
+    chosen = set(analysis.trace.steps["step_num"].dropna().astype("int64").tolist())
+    stored = analysis.trace.context.get("steps")
+    used: Counter[str] = Counter()
+    steps = 0
+    for step in stored if isinstance(stored, list) else []:
+        threads = step.get("threads") if isinstance(step, dict) else None
+        if not isinstance(threads, dict) or (chosen and step.get("num") not in chosen):
+            continue
+        steps += 1
+        used.update({str(name): ns for name, ns in threads.items() if type(ns) is int and ns > 0})
+    step_ns = analysis.step_time_ns
+    return [(name, ns / steps / step_ns) for name, ns in used.most_common(most)] if step_ns else []
 
 
 def _outside(starts: object, ends: object, busy: Intervals) -> int:

@@ -21,7 +21,13 @@ from tfplace.read.tables.labels import parse_recv_tensor
 from tfplace.read.tables.lanes import Lanes, Rows, classify, read_lanes
 from tfplace.read.tables.outputs import merge_outputs, outputs_from_attrs, outputs_from_stats
 from tfplace.read.tables.quality import count_notes, find_era, merge_notes, traced_devices, untraced_notes
-from tfplace.read.tables.recorded import add_requests, choose_accelerators, find_lines, recorded_notes
+from tfplace.read.tables.recorded import (
+    add_requests,
+    choose_accelerators,
+    devices_of_wholes,
+    find_lines,
+    recorded_notes,
+)
 from tfplace.read.tables.steps import assign_steps, file_step, recorded_steps, steps_table
 
 YEAR_NS = 366 * 24 * 3600 * 1_000_000_000
@@ -130,6 +136,7 @@ def _devices(raws: Sequence[RawTrace], rows: NodeRows, context: dict[str, Any]) 
         if raw.step_stats and "RecvTensor" in raw.step_stats.node_name:
             for found in filter(None, map(parse_recv_tensor, raw.step_stats.timeline_label.used())):
                 names[found[1]] = names[found[2]] = None
+    names |= dict.fromkeys(devices_of_wholes(context))
     details = context.get("devices")
     details = [d for d in details if isinstance(d, dict)] if isinstance(details, list) else []
     return find_devices(lanes, names, details)

@@ -11,6 +11,7 @@ from tfplace.model.trace import Note
 from tfplace.names import printable
 from tfplace.read.raw import RawTrace
 from tfplace.read.tables.graph import NodeRows
+from tfplace.read.tables.recorded import compiled_wholes
 
 _REF_VARIABLES = frozenset({"VariableV2", "Variable", "TemporaryVariable"})
 # GraphDef versions up to this one were written before any TensorFlow 2 release, previews included
@@ -26,7 +27,9 @@ def count_notes(
 ) -> list[Note]:
     """Return the notes on what is missing from the whole trace."""
     notes = []
-    without = [raw for raw in raws if not any(g.role in ("partition", "graph") for g in raw.graphs)]
+    # a step that XLA compiled has neither graphs nor timed nodes, and capture notes why: a cure for others misleads
+    open_raws = [raw for raw in raws if not compiled_wholes(raw.context)]
+    without = [raw for raw in open_raws if not any(g.role in ("partition", "graph") for g in raw.graphs)]
     if without:
         notes.append(
             Note(
@@ -49,7 +52,7 @@ def count_notes(
         notes.append(
             Note("dangling-inputs", f"{rows.dangling} inputs name nodes that their graph does not hold.", rows.dangling)
         )
-    untimed = [raw for raw in raws if raw.step_stats is None or not raw.step_stats.node_name]
+    untimed = [raw for raw in open_raws if raw.step_stats is None or not raw.step_stats.node_name]
     if untimed:
         notes.append(
             Note(

@@ -56,6 +56,30 @@ def recorded_notes(context: dict[str, Any]) -> list[Note]:
     return notes
 
 
+def recorded_functions(context: dict[str, Any]) -> list[dict[str, Any]]:
+    """Return what capture stored of the functions that ran."""
+    return _dicts(context.get("functions"))
+
+
+def compiled_wholes(context: dict[str, Any]) -> list[dict[str, Any]]:
+    """Return the functions that XLA compiled as a whole: they ran, but gave no graphs and no timed nodes."""
+    return [
+        function
+        for function in recorded_functions(context)
+        if function.get("jit") is True and _text(function.get("graph")) is None
+    ]
+
+
+def devices_of_wholes(context: dict[str, Any]) -> list[str]:
+    """Return the devices that hold the arguments of such functions: nothing else in the file names them."""
+    return [
+        device
+        for function in compiled_wholes(context)
+        for argument in _dicts(function.get("arguments"))
+        if (device := _text(argument.get("device"))) is not None
+    ]
+
+
 def _count(value: Any) -> int | None:
     return value if isinstance(value, int) else None
 
