@@ -11,6 +11,7 @@ import pytest
 from tests import report_samples as samples
 from tfplace.analyze.study import analyze
 from tfplace.model import schema
+from tfplace.model.trace import Note
 from tfplace.read.load import load_trace
 from tfplace.report.answers import input_name
 from tfplace.report.host_work import busy_threads
@@ -269,4 +270,15 @@ def test_batches_of_an_iterator_on_the_gpu_are_copied_ahead(nameless):
     unknown = " Which of the copies in the step carry one is not recorded." if nameless else ""
     assert answers(made)["input_copied"] == (
         f'Ahead of the step: the iterator ("next") is on GPU:0, so batches are copied there early.{unknown}'
+    )
+
+
+def test_what_a_cut_file_does_not_show_is_not_denied():
+    """The variable that was read is on the GPU; what follows may hold one that is not."""
+    there = {"verdict": "on-device", "device_id": samples.GPU, "copied_each_step": False, "read_bytes_per_step": 0}
+    variables = samples.variables(**there, destinations=(), destination_bytes=())
+    cut = samples.trace(notes=(Note("truncated", "t.pb breaks off at byte 9."),))
+    assert answers(samples.analysis(variables=variables))["weights_copied"].startswith("No: the one variable")
+    assert answers(samples.analysis(cut, variables=variables))["weights_copied"] == (
+        "The trace cannot tell, since the file breaks off. In what was read, no: the one variable (4.0 kB) is on GPU:0."
     )

@@ -84,7 +84,7 @@ def test_a_simulated_gpu_and_a_cpu_that_plays_one_are_said_aloud() -> None:
     simulated = study(step(weights(), length=1000, kernels=KERNELS, copies=COPIES), simulated="1 GPU of 16 GB")
     one = finding("capture-quality", simulated)
     assert one.title == (
-        "1 GPU simulated (1 GPU of 16 GB): placement, edges and bytes are real, times are not a GPU's."
+        "The GPU is simulated (1 GPU of 16 GB): placement, edges and bytes are real, times are not a GPU's."
     )
     (title,) = titles(study(step(weights(to=[CPU1]), length=10), accelerator="CPU:1"))
     assert title == "CPU:1 plays the accelerator: 1 logical CPU device, no GPU."

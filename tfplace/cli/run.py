@@ -26,7 +26,9 @@ NO_TRACE = 2
 """Exit code where the program succeeded but left no trace: the exit code of all that a user can put right."""
 
 _CUT_SHORT = "the program ended before it could be (killed, os._exit, or another program took its place)."
-_OFTEN_LATE = frozenset({"-o", "--output", "--force", "--gpus", "--gpu-memory", "--no-jit", "--step", "--no-report"})
+_OFTEN_LATE = frozenset(
+    ("-o", "--output", "--force", "--bus-gbps", "--gpus", "--gpu-memory", "--no-jit", "--step", "--no-report")
+)
 _KILLED = 128  # a shell's way to say 'ended by signal N': 128 + N
 
 

@@ -175,7 +175,7 @@ def _accelerators(analysis: Analysis) -> Iterator[Finding]:
         )
     elif trace.simulated is not None:
         yield _finding(
-            f"{words.plural(len(analysis.accelerators), 'GPU')} simulated ({words.name(trace.simulated, 200)}): "
+            f"The GPU is simulated ({words.name(trace.simulated, 200)}): "
             "placement, edges and bytes are real, times are not a GPU's.",
             f"No time of this trace is used: costs come from bytes. {_off(NEED_TIMES)}",
             "Trace a run on a real GPU for times.",

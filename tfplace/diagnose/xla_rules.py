@@ -12,6 +12,10 @@ from tfplace.diagnose.rule import HIDING_RULE, Finding, Skip
 from tfplace.diagnose.thresholds import Thresholds
 from tfplace.model.rows import python_records
 
+_SIMULATED = (
+    " XLA does not run on a simulated GPU: the cluster's ops ran one by one here, and the copies that no edge explains "
+    "are theirs. On a real GPU there are none of these."
+)
 _FAILS = "jit_compile=True fails on it with 'resource located in CPU'"
 
 
@@ -36,7 +40,7 @@ def xla_hides_placement(analysis: Analysis, thresholds: Thresholds) -> Iterator[
         severity="info",
         title=f"{words.plural(count, 'XLA cluster')} in this step hide{'s' * (count == 1)} what runs "
         "inside: placement and copies there are not in the trace.",
-        detail=_detail(clusters, handed, wholes),
+        detail=_detail(clusters, handed, wholes) + (_SIMULATED if analysis.trace.simulated and clusters else ""),
         fix=advice.xla_hides_placement(analysis),
         evidence=words.cut(lines),
         subjects=(*(flow.name[n] for n in clusters), *(whole.name for whole in wholes)),

@@ -35,7 +35,14 @@ def answer_questions(analysis: Analysis, report: Report) -> dict[str, str]:
         cpu = "The trace has no accelerator: all the work that it shows is the host's."
         return dict(zip(QUESTIONS, (cpu, nothing, nothing), strict=True))
     answers = (_cpu_bottleneck(analysis, report), _weights_copied(analysis, report), _input_copied(analysis, report))
-    return dict(zip(QUESTIONS, answers, strict=True))
+    return dict(zip(QUESTIONS, (_of_what_was_read(answer, analysis) for answer in answers), strict=True))
+
+
+def _of_what_was_read(answer: str, analysis: Analysis) -> str:
+    """Take back a 'No' about a file of which the rest is missing: it may hold what was not seen."""
+    if not answer.startswith("No:") or not any(note.slug == "truncated" for note in analysis.trace.notes):
+        return answer
+    return f"The trace cannot tell, since the file breaks off. In what was read, n{answer[1:]}"
 
 
 # ---------------------------------------------------------------- is the CPU the bottleneck

@@ -129,7 +129,8 @@ def _headline(report: Report) -> str:
         parts.append(f"TensorFlow {trace['tf_version']}")
     elif trace["tf_era"]:
         parts.append(f"{trace['tf_era']} by its content")
-    parts.append(count_of(trace["steps"], "step") if trace["steps"] else "no step")
+    whose = f" of {trace['step_name']}" if trace["step_name"] else ""
+    parts.append(f"{count_of(trace['steps'], 'step')}{whose}" if trace["steps"] else "no step")
     devices = [_device(device) for device in report.devices]
     parts.append(join_words(devices, most=8) if devices else "no device named")
     if trace["simulated"] is not None:

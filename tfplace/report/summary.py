@@ -65,6 +65,7 @@ def _trace_facts(analysis: Analysis, times: bool, bus_gbps: float) -> dict[str, 
     trace = analysis.trace
     numbers = plain_column(trace.steps["step_num"])
     accelerators = analysis.accelerators
+    step_name = trace.context.get("step_name")
     return {
         "source": ", ".join(trace.source),
         "format": trace.format,
@@ -80,6 +81,7 @@ def _trace_facts(analysis: Analysis, times: bool, bus_gbps: float) -> dict[str, 
         "accelerators": plain_column(accelerators["name"]),
         "cpu_as_accelerator": bool(len(accelerators) and (accelerators["kind"] == "CPU").all()),
         "bus_gbps": number(bus_gbps),
+        "step_name": step_name if isinstance(step_name, str) else None,
     }
 
 

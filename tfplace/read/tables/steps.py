@@ -27,7 +27,8 @@ def recorded_steps(context: Mapping[str, Any], zero_ns: int) -> list[dict[str, A
         zero_ns: The zero of the file's times.
     """
     steps = []
-    for stated in context.get("steps") or []:
+    recorded = context.get("steps")
+    for stated in recorded if isinstance(recorded, list) else []:
         if not isinstance(stated, Mapping):
             continue
         start, end = _whole(stated.get("start_ns")), _whole(stated.get("end_ns"))
