@@ -95,3 +95,12 @@ def test_as_many_runs_as_are_needed_are_enough(run):
     ran = run("recorded.py", "plain_function.py", "12", "0")
     assert any(step.get("start_ns") for step in ran.trace.context["steps"])
     assert not any(note["slug"] == "not-timed" for note in ran.trace.context["notes"])
+
+
+def test_a_tensor_made_outside_of_the_function_is_no_input(run):
+    (function,) = run("recorded.py", "captured_constant.py").trace.context["functions"]
+    assert {row["kind"]: row["shape"] for row in function["arguments"]} == {
+        "input": "[2,16]",
+        "constant": "[16,8]",
+        "variable": "[8,4]",
+    }

@@ -293,3 +293,22 @@ def test_a_copy_that_two_functions_could_have_made_is_that_of_the_one_running() 
         (1, "edge_9_x", "both"),
         (1, "edge_2_x", "both"),
     ]
+
+
+def test_an_argument_that_capture_knows_as_a_constant_is_one() -> None:
+    """Of two arguments of a function, the second was made once, outside of it."""
+    cpu = graph(
+        CPU0,
+        *(node(name, "_Arg", T="float32", index=n, _output_shapes=["[100]"]) for n, name in enumerate("xk")),
+        *(send(f"edge_{n}_{name}", name, CPU0, GPU0) for n, name in enumerate("xk")),
+    )
+    gpu = graph(
+        GPU0,
+        *(recv(f"{name}/_9", f"edge_{n}_{name}", CPU0, GPU0) for n, name in enumerate("xk")),
+        node("y", "AddV2", "x/_9", "k/_9"),
+    )
+    raw = raw_from_bytes(run_metadata((), (), [function_graphs([cpu, gpu])]).SerializeToString())
+    arguments = [{"index": 0, "kind": "input"}, {"index": 1, "kind": "constant"}]
+    raw.context["functions"] = [{"graph": "function:0", "arguments": arguments}]
+    transfers = analyze(normalize([raw])).transfers
+    assert rows(transfers, "tensor_name", "category") == [("x", "input"), ("k", "constant")]

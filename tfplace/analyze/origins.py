@@ -63,7 +63,7 @@ def trace_origin(flow: Dataflow, node: int, slot: int = 0) -> Origin:
                 return Origin("computed", node, slot)
             node, slot = first
             continue
-        if op == "Const":
+        if op == "Const" or flow.attrs[node].get("captured"):
             return Origin("constant", node, slot)
         if op in ops.FEEDS or ops.INPUTS.match(op) or (flow.is_recv(node) and is_client_end(flow, node)):
             return Origin("input", node, slot)

@@ -94,11 +94,25 @@ def describe_arguments(function: Function, handles: Handles) -> list[dict[str, A
     """Return the `arguments` of one function, as `context.py` describes them."""
     requested = _requested_devices(function)
     names = function.argument_names
+    constants = _constants(function.concrete)
     rows = []
     for argument in function.arguments:
         node_name = names[argument.index] if argument.index < len(names) else ""
-        rows.append(_describe(argument, node_name, handles, requested))
+        row = _describe(argument, node_name, handles, requested)
+        if row["kind"] == "input" and argument.index in constants:
+            row["kind"] = "constant"
+        rows.append(row)
     return rows
+
+
+def _constants(concrete: Any) -> frozenset[int]:
+    """Return the positions of tensors that were made outside of the function, once, and are the same at each call."""
+    try:
+        captured = list(concrete._captured_inputs)  # the public property would call what is captured late
+        first = len(concrete.inputs) - len(captured)
+        return frozenset(first + n for n, one in enumerate(captured) if type(one).__name__ == "EagerTensor")
+    except Exception:  # not known: then each counts as an input
+        return frozenset()
 
 
 def _describe(argument: Argument, node_name: str, handles: Handles, requested: dict[str, str]) -> dict[str, Any]:

@@ -26,7 +26,7 @@ A JSON object. All keys may be missing; readers pass over what they do not know;
                        gave no graphs (XLA). name is the runtime's ('__forward_step_31'). steps are the numbers of
                        the steps it ran in. late: its graphs came from a second instantiation.
                        arguments: [{'index', 'kind', 'name', 'node', 'dtype', 'shape', 'bytes', 'device',
-                       'requested_device', 'source'}], index = `_Arg.index`; kind is variable, input, table,
+                       'requested_device', 'source'}], index = `_Arg.index`; kind is variable, input, constant, table,
                        iterator or resource (a handle nobody names: name null); dtype and shape '[32,10]' of the
                        variable or input, bytes its size (null where a dimension is not known, and of strings);
                        device is where the value (for a variable: its memory) was at the first

@@ -50,7 +50,8 @@ def decode_attrs(node: Any) -> dict[str, Any]:
     type -> 'float32' ('float32_ref' for references; null for a type this version does not know);
     shape -> '[32,10]' (null: unknown rank); s -> str; i, f, b -> int, float, bool; func -> its name;
     tensor -> dict(dtype=, shape=, num_bytes=); lists -> tuples of these. Text beyond `LONGEST_TEXT` is left out.
-    'original_node_names' and 'original_func_names' are added where the node has debug information.
+    'original_node_names' and 'original_func_names' are added where the node has debug information; later 'captured',
+    true for an argument that is a constant made outside of the function (`recorded.mark_captured`).
     """
     attrs = {key: decode_attr(value) for key, value in node.attr.items()}
     for key in [key for key, value in attrs.items() if isinstance(value, str) and len(value) > LONGEST_TEXT]:

@@ -26,6 +26,7 @@ from tfplace.read.tables.recorded import (
     choose_accelerators,
     devices_of_wholes,
     find_lines,
+    mark_captured,
     recorded_notes,
 )
 from tfplace.read.tables.steps import assign_steps, file_step, recorded_steps, steps_table
@@ -55,6 +56,7 @@ def normalize(raws: Sequence[RawTrace], accelerator: str | None = None) -> Trace
         rows, lost = infer_nodes([(f.stats, f.rows) for f in timed], devices)
         _add_requests(rows, raws)
     add_requests(rows, context)
+    mark_captured(rows, context)
     node_devices = [devices.find(name) for name in rows.device]
     index = NodeIndex(rows, node_devices, {g.name: g.files for g in graphs})
     ends = EdgeEnds(index, devices)

@@ -88,6 +88,19 @@ def _group(graph: str) -> str:
     return graph.partition("/")[0]
 
 
+def mark_captured(rows: NodeRows, context: dict[str, Any]) -> None:
+    """Mark the arguments that are tensors made outside of the function, once: they are constants, no input."""
+    constants = {
+        (_text(function.get("graph")), argument.get("index"))
+        for function in recorded_functions(context)
+        for argument in _dicts(function.get("arguments"))
+        if argument.get("kind") == "constant" and isinstance(argument.get("index"), int)
+    }
+    for node, op in enumerate(rows.op):
+        if constants and op == "_Arg" and (_group(rows.graph[node]), rows.attrs[node].get("index")) in constants:
+            rows.attrs[node]["captured"] = True
+
+
 def add_requests(rows: NodeRows, context: dict[str, Any]) -> None:
     """Fill in the devices that were asked for: by node name, and by argument for the variables of functions."""
     by_name = _requests_by_name(context.get("requested_devices"))
