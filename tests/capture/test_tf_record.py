@@ -87,12 +87,12 @@ def test_a_function_with_variables_takes_its_place_however_small(run):
 def test_too_few_runs_say_how_many_are_needed(run, runs, words):
     notes = run("recorded.py", "plain_function.py", runs, "0").trace.context["notes"]
     assert [note["text"] for note in notes if note["slug"] == "not-timed"] == [
-        f"{words}, too few to time a step: 12 are needed."
+        f"{words}, too few to time a step: 11 are needed."
     ]
 
 
 def test_as_many_runs_as_are_needed_are_enough(run):
-    ran = run("recorded.py", "plain_function.py", "12", "0")
+    ran = run("recorded.py", "plain_function.py", "11", "0")
     assert any(step.get("start_ns") for step in ran.trace.context["steps"])
     assert not any(note["slug"] == "not-timed" for note in ran.trace.context["notes"])
 

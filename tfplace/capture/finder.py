@@ -263,7 +263,7 @@ class StepFinder:
         self.chosen = largest
         times = "once" if largest.calls == 1 else f"{largest.calls} times"
         least = self.options.skip if largest.has_variables or self._wanted else max(self.options.skip, PLAIN_CALLS)
-        needed = least + 2  # the run that begins the step, and that which ends it
+        needed = max(least, 0 if self._wanted else 1) + 1
         self._notes.add("not-timed", f"{largest.name} ran {times}, too few to time a step: {needed} are needed.")
         self._write([], None, lambda function: _python_name(function) == largest.name)
 
