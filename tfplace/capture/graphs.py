@@ -114,7 +114,6 @@ class GraphStore:
 
     def __init__(self, late_first: bool = False) -> None:
         self.functions: dict[str, Function] = {}
-        self.strangers = 0
         self._late_first = late_first
         self._before: frozenset[str] = frozenset()
         self._lock = threading.RLock()
@@ -186,7 +185,6 @@ class GraphStore:
             names = tuple(node.name for node in graphs.pre_optimization_graph.node if node.op in ("_Arg", "_DeviceArg"))
             owner = self._owner(names, running) if waiting else self._with_arguments(names)
             if owner is None:
-                self.strangers += 1
                 continue
             owner.graphs = _without_others(graphs, owner.argument_names) if running is None and waiting else graphs
             owner.instantiations += 1

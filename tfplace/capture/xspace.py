@@ -17,7 +17,6 @@ from typing import Any, NamedTuple
 from tfplace.capture.graphs import Function
 from tfplace.capture.tf_api import tensorflow
 
-HOST_PLANE = "/host:CPU"
 GPU_PLANE = re.compile(r"^/device:(GPU|TPU|CUSTOM):\d+")
 _PROCESS, _RUN, _EAGER = "ExecutorState::Process", "FunctionRun", "EagerExecute"
 _ASYNC_START, _ASYNC_DONE = "ExecutorState::ProcessAsync::Start", "ExecutorState::ProcessAsync::Done"

@@ -18,7 +18,6 @@ from tfplace.cli.commands import COMMANDS
 from tfplace.cli.options import debug_option, wants_traceback
 from tfplace.errors import TfplaceError
 from tfplace.names import printable
-from tfplace.report.output import abandon_stdout, stdout_error
 from tfplace.version import __version__
 
 _MAX_MESSAGE = 1000
@@ -36,11 +35,15 @@ class _Group(click.Group):
             super().invoke(ctx)
             sys.stdout.flush()
         except BrokenPipeError:
+            from tfplace.report.output import abandon_stdout  # noqa: PLC0415 - it would slow down every start
+
             abandon_stdout()
             ctx.exit(FINE)
         except OSError as error:
             if error.filename is not None or error.errno not in (errno.ENOSPC, errno.EDQUOT, errno.EIO):
                 raise
+            from tfplace.report.output import abandon_stdout, stdout_error  # noqa: PLC0415 - as above
+
             abandon_stdout()
             raise stdout_error(error) from error
 
